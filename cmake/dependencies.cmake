@@ -1,0 +1,20 @@
+# What gradsmith takes from others. CUDA, cuBLASLt and BLAS are opened at run time, not here.
+find_package(Threads REQUIRED)
+
+function(gs_dependency target header library hint)
+  if(GS_STATIC_DEPS)
+    find_library(${target}_LIB NAMES lib${library}.a REQUIRED)
+  else()
+    find_library(${target}_LIB NAMES ${library} REQUIRED)
+  endif()
+  find_path(${target}_INCLUDE ${header} PATH_SUFFIXES ${hint} REQUIRED)
+  add_library(${target} INTERFACE)
+  target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
+  target_link_libraries(${target} INTERFACE ${${target}_LIB} m ${CMAKE_DL_LIBS})
+endfunction()
+
+gs_dependency(gs_lua lua.h lua5.4 lua5.4)
+gs_dependency(gs_jansson jansson.h jansson "")
+gs_dependency(gs_pcre2 pcre2.h pcre2-8 "")
+target_compile_definitions(gs_pcre2 INTERFACE PCRE2_CODE_UNIT_WIDTH=8)
+gs_dependency(gs_utf8proc utf8proc.h utf8proc "")

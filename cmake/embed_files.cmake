@@ -1,0 +1,22 @@
+# cmake -DOUT= -DROOT= -DFILES="a;b" -P embed_files.cmake: writes the asset table.
+set(body "#include \"base/asset.h\"\n#include <string.h>\n")
+set(table "")
+set(n 0)
+foreach(f ${FILES})
+  file(READ ${ROOT}/${f} hex HEX)
+  string(LENGTH "${hex}" digits)
+  math(EXPR len "${digits} / 2")
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)"
+         "\\1\n" bytes "${bytes}")
+  string(APPEND body "static const unsigned char f${n}[] = {\n${bytes}0};\n")
+  string(APPEND table "  {\"${f}\", (const char *)f${n}, ${len}},\n")
+  math(EXPR n "${n} + 1")
+endforeach()
+string(APPEND body "static const gs_asset files[] = {\n${table}  {NULL, NULL, 0}};\n"
+  "const gs_asset *gs_asset_at(size_t i) { return i < ${n} ? &files[i] : NULL; }\n"
+  "const gs_asset *gs_asset_find(const char *path) {\n"
+  "  for (size_t i = 0; i < ${n}; i++)\n"
+  "    if (strcmp(files[i].path, path) == 0) return &files[i];\n"
+  "  return NULL;\n}\n")
+file(WRITE ${OUT} "${body}")
