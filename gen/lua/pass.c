@@ -1,0 +1,150 @@
+/* pass.c: what one launch list computes: the results of a kind of pass, simplified and verified. */
+#include "lua/internal.h"
+
+#include <string.h>
+
+static const char *const kind_names[] = {"forward", "infer", "backward", "terminal"};
+
+static bool is_in(const char *name, const char *const *list, int n) {
+  for (int k = 0; k < n; k++)
+    if (strcmp(list[k], name) == 0) return true;
+  return false;
+}
+
+/* Every name must be one of the results. */
+static gs_status check_names(const gs_pass *p, const char *const *names, int n, const gs_result *r,
+                             int nr, gs_error *err) {
+  for (int k = 0; k < n; k++) {
+    bool known = false;
+    for (int j = 0; j < nr; j++) known |= strcmp(r[j].name, names[k]) == 0;
+    if (known) continue;
+    gs_text list = {0};
+    for (int j = 0; j < nr; j++) gs_text_printf(&list, "%s%s", j ? ", " : "", r[j].name);
+    gs_fail(err, GS_ERR_USE, "%s has no result '%s': it has %s",
+            gs_layer_declaration(p->instance->layer)->name, names[k], list.s ? list.s : "none");
+    gs_text_free(&list);
+    return GS_ERR_USE;
+  }
+  return GS_OK;
+}
+
+static void take(gs_pass *p, const gs_result *r) {
+  p->results[p->nresults++] = *r;
+}
+
+/* Saved values become the expressions they stand for, upstreams step scalars of the same name. */
+static void make_terminal(gs_pass *p, gs_id *roots) {
+  gs_graph *g = p->g;
+  int n = gs_graph_ntensors(g), count = 0;
+  gs_id *from = GS_NEW_N(p->instance->arena, gs_id, n + 1);
+  gs_id *to = GS_NEW_N(p->instance->arena, gs_id, n + 1);
+  for (int t = 0; t < n; t++) {
+    gs_tensor tensor = *gs_graph_tensor_at(g, t);
+    if (tensor.role == GS_ROLE_SAVED || tensor.role == GS_ROLE_OUTPUT) {
+      from[count] = gs_input(g, t);
+      to[count++] = p->instance->saved_expr[t];
+    } else if (tensor.role == GS_ROLE_UPSTREAM) {
+      from[count] = gs_input(g, t);
+      tensor.role = GS_ROLE_STEP_SCALAR;
+      tensor.type = GS_F32;
+      tensor.ndims = 0;
+      to[count++] = gs_input(g, gs_graph_tensor(g, &tensor));
+    }
+  }
+  gs_substitute(g, from, to, count, roots, p->nresults);
+}
+
+static void find_leaves(gs_pass *p, const gs_id *roots) {
+  gs_id n = gs_graph_size(p->g);
+  bool *seen = GS_NEW_N(p->instance->arena, bool, n + 1);
+  bool *read = GS_NEW_N(p->instance->arena, bool, gs_graph_ntensors(p->g) + 1);
+  for (int k = 0; k < p->nresults; k++) seen[roots[k]] = true;
+  for (gs_id id = n - 1; id > 0; id--) { /* arguments have smaller ids */
+    if (!seen[id]) continue;
+    const gs_node *node = gs_graph_node(p->g, id);
+    if (node->op == GS_OP_INPUT || node->op == GS_OP_SCALAR) read[node->index] = true;
+    for (int k = 0; k < node->nargs; k++) seen[node->arg[k]] = true;
+  }
+  p->leaves = GS_NEW_N(p->instance->arena, int, gs_graph_ntensors(p->g) + 1);
+  for (int t = 0; t < gs_graph_ntensors(p->g); t++)
+    if (read[t]) p->leaves[p->nleaves++] = t;
+}
+
+static bool reads(const gs_pass *p, const char *name) {
+  for (int k = 0; k < p->nleaves; k++)
+    if (strcmp(gs_graph_tensor_at(p->g, p->leaves[k])->name, name) == 0) return true;
+  return false;
+}
+
+static const char *key_of(const gs_pass *p) {
+  const instance_box *box = (const instance_box *)p->instance;
+  gs_text key = {0};
+  gs_text_printf(&key, "%s.%s %s", gs_layer_declaration(p->instance->layer)->name,
+                 kind_names[p->kind], box->key);
+  for (int k = 0; k < p->nresults; k++)
+    gs_text_printf(&key, "%s%s%s", k ? "," : " -> ", p->results[k].name,
+                   p->results[k].add ? "+" : "");
+  const char *text = gs_arena_strdup(p->instance->arena, key.s);
+  gs_text_free(&key);
+  return text;
+}
+
+static gs_status choose(gs_pass *p, const char *const *wanted, int nwanted, gs_error *err) {
+  const gs_instance *i = p->instance;
+  bool forward = p->kind != GS_PASS_BACKWARD;
+  bool backward = p->kind == GS_PASS_BACKWARD || p->kind == GS_PASS_TERMINAL;
+  if (backward && i->is_kernel)
+    return gs_fail(err, GS_ERR_USE, "%s is a kernel: it has no backward",
+                   gs_layer_declaration(i->layer)->name);
+  if (backward && wanted && check_names(p, wanted, nwanted, i->backward, i->nbackward, err))
+    return GS_ERR_USE;
+  for (int k = 0; forward && k < i->nforward; k++)
+    if (!i->forward[k].is_saved || p->kind == GS_PASS_FORWARD) take(p, &i->forward[k]);
+  for (int k = 0; backward && k < i->nbackward; k++)
+    if (!wanted || is_in(i->backward[k].name, wanted, nwanted)) take(p, &i->backward[k]);
+  if (p->nresults == 0)
+    return gs_fail(err, GS_ERR_USE, "%s.%s: no result is wanted",
+                   gs_layer_declaration(i->layer)->name, kind_names[p->kind]);
+  return GS_OK;
+}
+
+static gs_status mark_added(gs_pass *p, const char *const *add, int nadd, gs_error *err) {
+  if (check_names(p, add, nadd, p->results, p->nresults, err)) return GS_ERR_USE;
+  for (int k = 0; k < p->nresults; k++) {
+    gs_result *r = &p->results[k];
+    if (!is_in(r->name, add, nadd)) continue;
+    if (r->type != GS_F32)
+      return gs_fail(err, GS_ERR_USE, "%s: '%s' is stored as %s, and only f32 can be added to",
+                     gs_layer_declaration(p->instance->layer)->name, r->name,
+                     gs_type_name(r->type));
+    r->add = true;
+    r->inplace = NULL;
+  }
+  return GS_OK;
+}
+
+gs_status gs_layer_pass(gs_instance *i, gs_pass_kind kind, const char *const *wanted, int nwanted,
+                        const char *const *add, int nadd, gs_pass **out, gs_error *err) {
+  *out = NULL;
+  gs_pass *p = GS_NEW(i->arena, gs_pass);
+  *p = (gs_pass){.kind = kind, .instance = i, .g = i->g};
+  p->results = GS_NEW_N(i->arena, gs_result, i->nforward + i->nbackward + 1);
+  gs_status st = choose(p, wanted, nwanted, err);
+  if (!st) st = mark_added(p, add, nadd, err);
+  if (st) return st;
+  gs_id *roots = GS_NEW_N(i->arena, gs_id, p->nresults);
+  for (int k = 0; k < p->nresults; k++) roots[k] = p->results[k].expr;
+  if (kind == GS_PASS_TERMINAL) make_terminal(p, roots);
+  gs_simplify(i->g, roots, p->nresults);
+  if (gs_verify(i->g, roots, p->nresults, err))
+    return gs_fail_in(err, "%s.%s", gs_layer_declaration(i->layer)->name, kind_names[kind]);
+  find_leaves(p, roots);
+  for (int k = 0; k < p->nresults; k++) {
+    gs_result *r = &p->results[k];
+    r->expr = roots[k];
+    if (r->inplace && !reads(p, r->inplace)) r->inplace = NULL;
+  }
+  p->key = key_of(p);
+  *out = p;
+  return GS_OK;
+}

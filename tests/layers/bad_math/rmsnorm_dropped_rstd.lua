@@ -1,0 +1,26 @@
+-- Wrong on purpose: dw lacks the factor rstd.
+local gs = require "gradsmith"
+
+return gs.layer "rmsnorm_dropped_rstd" {
+  doc   = "y = w·x·rstd, rstd = (mean(x²) + eps)^-1/2",
+  dims  = { "T", "H" },
+  x     = gs.input { "T", "H" },
+  w     = gs.weight { "H" },
+  eps   = gs.scalar(1e-6),
+  gemma = gs.option(0),
+
+  forward = function(p)
+    local rstd = gs.rsqrt(gs.mean(p.x^2, "H") + p.eps)
+    local n = p.x * rstd
+    if p.gemma == 0 then n = gs.round(n, p.x.type) end
+    return { y = (p.w + p.gemma) * n, save = { rstd = rstd } }
+  end,
+
+  backward = function(p, d, s)
+    local g = d.y * (p.w + p.gemma)
+    return {
+      x = s.rstd * (g - p.x * s.rstd^2 * gs.mean(p.x * g, "H")),
+      w = gs.sum(d.y * p.x, "T"),
+    }
+  end,
+}

@@ -1,0 +1,26 @@
+-- Wrong on purpose: backward multiplies by w where forward multiplies by w + gemma.
+local gs = require "gradsmith"
+
+return gs.layer "rmsnorm_gemma_forgotten" {
+  doc   = "y = w·x·rstd, rstd = (mean(x²) + eps)^-1/2",
+  dims  = { "T", "H" },
+  x     = gs.input { "T", "H" },
+  w     = gs.weight { "H" },
+  eps   = gs.scalar(1e-6),
+  gemma = gs.option(1),
+
+  forward = function(p)
+    local rstd = gs.rsqrt(gs.mean(p.x^2, "H") + p.eps)
+    local n = p.x * rstd
+    if p.gemma == 0 then n = gs.round(n, p.x.type) end
+    return { y = (p.w + p.gemma) * n, save = { rstd = rstd } }
+  end,
+
+  backward = function(p, d, s)
+    local g = d.y * p.w
+    return {
+      x = s.rstd * (g - p.x * s.rstd^2 * gs.mean(p.x * g, "H")),
+      w = gs.sum(d.y * p.x * s.rstd, "T"),
+    }
+  end,
+}

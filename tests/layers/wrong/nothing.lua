@@ -1,0 +1,2 @@
+-- expect: 1: the file does not return a layer
+local gs = require "gradsmith"

@@ -1,0 +1,2 @@
+-- expect: 2: there is no layer 'rmsnrm'
+return require "layers.rmsnrm"

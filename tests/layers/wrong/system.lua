@@ -1,0 +1,3 @@
+-- expect: 2: unknown name 'os'
+os.execute "true"
+return 1
