@@ -1,0 +1,337 @@
+/* body.c: values and indices as C text. A value that has a name in scope is that name; otherwise its
+ * text is built where it is used. Every index is 64-bit where an outer dim enters. */
+#include "emit/emit.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- writing lines ---- */
+
+static void indent(kern *k) {
+  for (int i = 0; i < 2 * k->depth; i++) gs_text_add_n(&k->o, " ", 1);
+}
+
+static void write_formatted(kern *k, const char *f, va_list ap) {
+  char small[512];
+  va_list again;
+  va_copy(again, ap);
+  int n = vsnprintf(small, sizeof small, f, ap);
+  if (n >= (int)sizeof small) {
+    char *big = gs_arena_alloc(k->e->a, (size_t)n + 1);
+    vsnprintf(big, (size_t)n + 1, f, again);
+    gs_text_add(&k->o, big);
+  } else {
+    gs_text_add(&k->o, small);
+  }
+  va_end(again);
+}
+
+void line(kern *k, const char *f, ...) {
+  va_list ap;
+  va_start(ap, f);
+  indent(k);
+  write_formatted(k, f, ap);
+  gs_text_add(&k->o, "\n");
+  va_end(ap);
+}
+
+void open_block(kern *k, const char *f, ...) {
+  va_list ap;
+  va_start(ap, f);
+  indent(k);
+  write_formatted(k, f, ap);
+  gs_text_add(&k->o, " {\n");
+  k->depth++;
+  va_end(ap);
+}
+
+void close_block(kern *k) {
+  k->depth--;
+  line(k, "}");
+}
+
+const char *take_text(kern *k) {
+  const char *s = gs_arena_strdup(k->e->a, k->o.s ? k->o.s : "");
+  gs_text_free(&k->o);
+  k->o = (gs_text){0};
+  return s;
+}
+
+const char *fmt(kern *k, const char *f, ...) {
+  char text[4096];
+  va_list ap;
+  va_start(ap, f);
+  int n = vsnprintf(text, sizeof text, f, ap);
+  va_end(ap);
+  if (n >= (int)sizeof text) emit_fail(k->e, 0, "an expression is too long for one line of C");
+  return gs_arena_strdup(k->e->a, text);
+}
+
+const char *unique(kern *k, const char *stem) {
+  const char *name = stem;
+  for (int n = 2;; n++) {
+    bool clash = false;
+    for (int i = 0; i < k->ntaken; i++) clash |= strcmp(k->taken[i], name) == 0;
+    if (!clash) break;
+    name = fmt(k, "%s%d", stem, n);
+  }
+  if (k->ntaken < 256) k->taken[k->ntaken++] = name;
+  else emit_fail(k->e, 0, "a kernel has more than 256 names in scope");
+  return name;
+}
+
+/* ---- the kernel ---- */
+
+void kern_begin(kern *k, emit *e, unit *u) {
+  *k = (kern){.e = e, .u = u, .chunk = ""};
+  k->name = GS_NEW_N(e->a, const char *, e->nvals + 1);
+  k->uses = GS_NEW_N(e->a, int, e->nvals + 1);
+  k->used_inside = GS_NEW_N(e->a, bool, e->nvals + 1);
+  k->reads = GS_NEW_N(e->a, bool, e->nmems + 1);
+  k->writes = GS_NEW_N(e->a, bool, e->nmems + 1);
+  k->strides = GS_NEW_N(e->a, bool, e->nmems + 1);
+  for (int d = 0; d < gs_graph_ndims(e->g); d++)
+    k->var[d] = gs_arena_printf(e->a, "i_%s", gs_graph_dim_at(e->g, d)->name);
+}
+
+static void collect_index(const emit *e, int a, bool *seen) {
+  if (a < 0) return;
+  for (int i = 0; i < e->affs[a].n; i++)
+    if (e->affs[a].var[i] >= OPAQUE) seen[e->affs[a].var[i] - OPAQUE] = true;
+}
+
+/* Marks the values below roots. Arguments have smaller numbers, so one sweep down is enough. */
+void collect(const emit *e, const int *roots, int n, bool *seen, bool into_reductions,
+             const char *const *stop) {
+  for (int i = 0; i < n; i++) seen[roots[i]] = true;
+  for (int v = e->nvals - 1; v >= 0; v--) {
+    const val *x = &e->vals[v];
+    if (!seen[v] || (x->kind == VAL_REDUCE && !into_reductions) || (stop && stop[v])) continue;
+    for (int i = 0; i < x->nargs; i++) seen[x->arg[i]] = true;
+    if (x->guard >= 0) seen[x->guard] = true;
+    collect_index(e, x->row, seen);
+    collect_index(e, x->off, seen);
+  }
+}
+
+static void use(kern *k, int v, bool inside) {
+  k->uses[v]++;
+  if (inside) k->used_inside[v] = true;
+}
+
+/* Counts the uses of each value below roots, and whether one of them lies inside a row. */
+void kern_uses(kern *k, const int *roots, int n) {
+  emit *e = k->e;
+  bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
+  collect(e, roots, n, seen, true, NULL);
+  for (int i = 0; i < n; i++) use(k, roots[i], false);
+  for (int v = 0; v < e->nvals; v++) {
+    const val *x = &e->vals[v];
+    if (!seen[v]) continue;
+    bool inside = (x->deps & ~k->u->rows) != 0 || x->kind == VAL_REDUCE;
+    for (int i = 0; i < x->nargs; i++) use(k, x->arg[i], inside);
+    if (x->guard >= 0) use(k, x->guard, inside);
+    const int index[2] = {x->row, x->off};
+    for (int j = 0; j < 2; j++)
+      for (int i = 0; index[j] >= 0 && i < e->affs[index[j]].n; i++)
+        if (e->affs[index[j]].var[i] >= OPAQUE)
+          k->uses[e->affs[index[j]].var[i] - OPAQUE] += 2, /* always a name */
+              k->used_inside[e->affs[index[j]].var[i] - OPAQUE] = true;
+  }
+}
+
+const char *dim_text(kern *k, int d) {
+  d = dim_root(k->e, d);
+  if (dim_size(k->e, d) >= 0) return fmt(k, "%lld", (long long)dim_size(k->e, d));
+  k->dims[d] = true;
+  return gs_graph_dim_at(k->e->g, d)->name;
+}
+
+/* ---- indices ---- */
+
+/* Whether the dims of the loop's space enter a as the flat index does. */
+static bool is_flat(const kern *k, const aff *a) {
+  const space *s = k->s;
+  if (!s || s->n == 0 || !k->flat) return false;
+  for (int j = 0; j < s->n; j++) {
+    bool found = false;
+    for (int i = 0; i < a->n; i++)
+      found |= a->var[i] == s->dim[j] && a->coef[i] == s->stride[j];
+    if (!found && s->size[j] != 1) return false;
+  }
+  return true;
+}
+
+static bool in_space(const kern *k, int var) {
+  for (int j = 0; k->s && j < k->s->n; j++)
+    if (k->s->dim[j] == var) return true;
+  return false;
+}
+
+static bool varies_by_lane(const kern *k, int var) {
+  return k->in_lane && k->s && k->s->vec > 1 && k->s->n && k->s->dim[k->s->n - 1] == var;
+}
+
+static void plus(gs_text *t, const char *s) {
+  if (t->len) gs_text_add(t, " + ");
+  gs_text_add(t, s);
+}
+
+static const char *scaled(kern *k, const char *s, int64_t coef, bool sum) {
+  if (coef == 1) return s;
+  return fmt(k, sum ? "(%s) * %lld" : "%s * %lld", s, (long long)coef);
+}
+
+const char *aff_text(kern *k, int at) {
+  const aff a = k->e->affs[at];
+  gs_text t = {0};
+  bool flat = is_flat(k, &a);
+  for (int i = 0; i < a.n; i++) {
+    int v = a.var[i];
+    if (flat && in_space(k, v)) continue;
+    if (v >= OPAQUE) plus(&t, scaled(k, value_text(k, v - OPAQUE), a.coef[i], false));
+    else if (varies_by_lane(k, v)) plus(&t, scaled(k, fmt(k, "%s + l", k->var[v]), a.coef[i], true));
+    else plus(&t, scaled(k, k->var[v], a.coef[i], false));
+  }
+  if (flat) {
+    plus(&t, k->flat);
+    if (k->in_lane && k->s->vec > 1) plus(&t, "l");
+  }
+  if (a.c || !t.len) plus(&t, fmt(k, "%lld", (long long)a.c));
+  const char *text = gs_arena_strdup(k->e->a, t.s);
+  gs_text_free(&t);
+  return text;
+}
+
+/* The base of a row: declared once where the row's variables are known, else spelled out. */
+static const char *row_text(kern *k, int m, int row) {
+  m = mem_real(k->e, m);
+  const mem *x = &k->e->mems[m];
+  for (int i = 0; i < k->nbases; i++)
+    if (k->bases[i].mem == m && k->bases[i].row == row) return k->bases[i].name;
+  k->strides[m] = true;
+  bool single = k->e->affs[row].n <= 1 && k->e->affs[row].c == 0;
+  const char *t = aff_text(k, row);
+  bool sum = strchr(t, ' ') != NULL || !single;
+  return fmt(k, sum ? "(i64)(%s) * %s_ld" : "(i64)%s * %s_ld", t, x->name);
+}
+
+const char *place_text(kern *k, int m, int row, int off) {
+  const char *inner = aff_text(k, off);
+  if (row < 0 || (k->e->affs[row].n == 0 && k->e->affs[row].c == 0)) return inner;
+  const char *r = row_text(k, m, row);
+  return strcmp(inner, "0") == 0 ? r : fmt(k, "%s + %s", r, inner);
+}
+
+/* ---- values ---- */
+
+static const char *number(kern *k, const val *x) {
+  if (x->type == GS_BOOL) return x->value != 0 ? "true" : "false";
+  if (x->type == GS_I64)
+    return fmt(k, x->value < 0 ? "(%lld)" : "%lld", (long long)x->value);
+  float f = (float)x->value;
+  if (isnan(f)) return "(GS_INF - GS_INF)";
+  if (isinf(f)) return f > 0 ? "GS_INF" : "(-GS_INF)";
+  char s[40];
+  snprintf(s, sizeof s, "%.9g", (double)f);
+  for (int digits = 1; digits < 9; digits++) { /* the shortest text of this float */
+    char shorter[40];
+    snprintf(shorter, sizeof shorter, "%.*g", digits, (double)f);
+    if (strtof(shorter, NULL) != f) continue;
+    strcpy(s, shorter);
+    break;
+  }
+  const char *point = strpbrk(s, ".e") ? "" : ".0";
+  return fmt(k, f < 0 || s[0] == '-' ? "(%s%sf)" : "%s%sf", s, point);
+}
+
+static const char *op_template(const val *x) {
+  if (x->type == GS_I64) { /* the prelude's are of f32 */
+    if (x->op == GS_OP_MIN) return "($1 < $0 ? $1 : $0)";
+    if (x->op == GS_OP_MAX) return "($1 > $0 ? $1 : $0)";
+    if (x->op == GS_OP_ABS) return "($0 < 0 ? -$0 : $0)";
+  }
+  return gs_op_row(x->op)->c_text;
+}
+
+static const char *op_text(kern *k, const val *x) {
+  const char *c = op_template(x); /* never begins with '$' before a call's argument */
+  if (!c) {
+    emit_fail(k->e, x->line, "the operation %s has no text", gs_op_row(x->op)->name);
+    return "0";
+  }
+  gs_text t = {0};
+  for (; *c; c++) {
+    if (*c != '$') {
+      gs_text_add_n(&t, c, 1);
+      continue;
+    }
+    c++;
+    if (*c == 't') gs_text_add(&t, gs_type_name(x->to));
+    else { /* an argument of a call needs no parentheses of its own */
+      bool call = (c[-2] == '(' || (c[-2] == ' ' && c[-3] == ',')) && (c[1] == ')' || c[1] == ',');
+      int a = x->arg[*c - '0'];
+      gs_text_add(&t, call ? bare_text(k, a) : value_text(k, a));
+    }
+  }
+  const char *s = gs_arena_strdup(k->e->a, t.s);
+  gs_text_free(&t);
+  return s;
+}
+
+static const char *load_text(kern *k, int v) {
+  const val x = k->e->vals[v];
+  int real = mem_real(k->e, x.mem);
+  k->reads[real] = true;
+  bool integer = x.type == GS_I64;
+  const char *get = fmt(k, "%s(%s, %s)", integer ? "gs_geti" : "gs_get",
+                        k->e->mems[real].name,
+                        place_text(k, x.mem, x.row, x.off));
+  bool row = (x.deps & ~k->u->rows) == 0;
+  const char *when = row && k->live ? k->live : NULL;
+  if (x.guard >= 0)
+    when = when ? fmt(k, "%s && %s", when, value_text(k, x.guard)) : value_text(k, x.guard);
+  return when ? fmt(k, "(%s ? %s : %s)", when, get, integer ? "0" : "0.0f") : get;
+}
+
+static const char *scalar_text(kern *k, const val *x) {
+  const mem *m = &k->e->mems[x->mem];
+  k->reads[x->mem] = true;
+  return m->role == GS_ROLE_SCALAR ? m->name : fmt(k, "gs_step(%s)", m->name);
+}
+
+const char *value_text(kern *k, int v) {
+  if (k->name[v]) return k->name[v];
+  const val x = k->e->vals[v];
+  switch (x.kind) {
+  case VAL_CONST: return number(k, &x);
+  case VAL_SCALAR: return scalar_text(k, &x);
+  case VAL_LOAD: return load_text(k, v);
+  case VAL_INDEX: {
+    const char *t = aff_text(k, x.off);
+    return strchr(t, ' ') ? fmt(k, "(i64)(%s)", t) : fmt(k, "(i64)%s", t);
+  }
+  case VAL_SIZE: return dim_text(k, x.dim);
+  case VAL_QUOTIENT: return fmt(k, "((i64)(%s) / %lld)", aff_text(k, x.off), (long long)x.index);
+  case VAL_REMAINDER: return fmt(k, "((i64)(%s) %% %lld)", aff_text(k, x.off), (long long)x.index);
+  case VAL_OP: return op_text(k, &x);
+  default:
+    emit_fail(k->e, x.line, "a reduction is used before it is made");
+    return "0";
+  }
+}
+
+const char *bare_text(kern *k, int v) {
+  const char *s = value_text(k, v);
+  size_t n = strlen(s);
+  if (s[0] != '(' || s[n - 1] != ')') return s;
+  int depth = 0;
+  for (size_t i = 0; i + 1 < n; i++) {
+    depth += s[i] == '(' ? 1 : s[i] == ')' ? -1 : 0;
+    if (depth == 0) return s; /* the first parenthesis closes before the end: a cast, a product */
+  }
+  return fmt(k, "%.*s", (int)n - 2, s + 1);
+}

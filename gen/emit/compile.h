@@ -1,0 +1,99 @@
+/* compile.h: from a pass to a launch list of kernel records: schedule, emit, expand.
+ *
+ * Knows no CUDA API: a record says what to launch, in terms of tensors by name and sizes as
+ * expressions over dims. The runtime fills in pointers (device/launch.h). */
+#ifndef GS_COMPILE_H
+#define GS_COMPILE_H
+
+#include "lua/layer.h"
+
+/* What a schedule may depend on: a row of the capability table (gen/emit/caps.c). */
+typedef struct gs_caps {
+  const char *arch;        /* "sm_80", "sm_90a", "sm_100a", "emu" ... */
+  int sm_count;            /* blocks of persistent kernels; fixed (8) for emu */
+  int shared_per_block;    /* bytes */
+  int max_threads;         /* a block */
+  int row_threads;         /* threads that share a row by default: 1 for emu, 256 else */
+  int vector_bytes;        /* widest access */
+  bool is_emulator;
+} gs_caps;
+/* The row for an architecture name; NULL when unknown. "sm_90" is taken as "sm_90a". */
+const gs_caps *gs_caps_find(const char *arch);
+
+/* min(cap, ceil(coef * product of dims / div)); dims as a set; cap 0 means none. */
+typedef struct gs_count {
+  int64_t coef, div, cap;
+  gs_dims dims;
+} gs_count;
+int64_t gs_count_value(const gs_count *c, const int64_t *sizes);
+
+typedef enum gs_arg_kind {
+  GS_ARG_TENSOR,      /* index: binding. A device pointer */
+  GS_ARG_TEMP,        /* index: temporary of the launch list. A device pointer */
+  GS_ARG_STRIDE,      /* index: binding. int64: elements between steps of its first dim */
+  GS_ARG_DIM,         /* index: dim. int64 */
+  GS_ARG_SCALAR,      /* index: binding. float by value */
+  GS_ARG_STEP_SCALAR, /* index: binding. const float * in device memory */
+} gs_arg_kind;
+
+typedef struct gs_arg {
+  gs_arg_kind kind;
+  int index;
+  bool is_read, is_written;
+} gs_arg;
+
+/* A tensor that the launch list reads or writes, by name ("x", "dy", "rstd", "dx"). */
+typedef struct gs_binding {
+  const char *name;
+  gs_type type;
+  int ndims;
+  int dim[GS_MAX_RANK];
+  gs_role role;        /* of what is read; results have GS_ROLE_OUTPUT */
+  bool is_result;
+  int inplace;         /* result: the binding whose memory it shares (its argument is then one), or -1 */
+} gs_binding;
+
+typedef struct gs_kernel {
+  const char *entry;      /* unique: layer, pass and a hash of the specialisation */
+  const char *text;       /* CUDA C without the prelude */
+  const char *template_name;
+  const char *tunables;   /* "threads=128 vec=8 rows=1 mode=resident" */
+  int nargs;
+  gs_arg *args;
+  gs_count grid;
+  int threads;
+  bool barrier_free;      /* no barrier, no warp collective, no shared memory */
+  gs_count bytes_rows;    /* traffic: bytes_rows (elements x size folded into coef) summed into bytes */
+  double flops_per_point; /* times the product of all dims of the pass */
+} gs_kernel;
+
+typedef struct gs_temp {
+  gs_type type;
+  gs_count count; /* elements */
+  bool zeroed;    /* must be zero before the first launch */
+} gs_temp;
+
+typedef struct gs_launch_list {
+  const char *key;
+  gs_graph *g;               /* for dim numbers and names */
+  int nbindings, nkernels, ntemps;
+  gs_binding *bindings;
+  gs_kernel *kernels;
+  gs_temp *temps;
+} gs_launch_list;
+
+/* Which passes to print: bits for --dump=graph,schedule,text. */
+typedef struct gs_dump_sink {
+  const char *passes;  /* comma list, or NULL */
+  gs_text *out;
+} gs_dump_sink;
+
+/* The launch list lives in the arena of the pass's instance. The expanded text is deterministic to
+ * the byte. A pass that no schedule covers is an error that names the layer, the line and why. */
+gs_status gs_compile(const gs_pass *p, const gs_caps *caps, const gs_dump_sink *dump,
+                     gs_launch_list **out, gs_error *err);
+
+/* The prelude: "templates/prelude_cuda.cuh" or "templates/prelude_emu.h" as text. */
+const char *gs_prelude(bool emulator);
+
+#endif

@@ -1,0 +1,312 @@
+/* emit.h: what the files of gen/emit share: one compilation, the lowered values, a kernel being made.
+ *
+ * The way of a pass: schedule.c cuts it into units; lower.c turns the expressions of a unit into
+ * lowered values, in which views have become index arithmetic; geometry.c chooses threads and vectors;
+ * body.c writes the C of loops over values; a file per template puts the pieces together. */
+#ifndef GS_EMIT_H
+#define GS_EMIT_H
+
+#include "emit/compile.h"
+#include "emit/expand.h"
+
+#define MAX_TERMS 8  /* variables in one index */
+#define MAX_INNER 6  /* dims of an inner space */
+#define MAX_STORES 24
+#define MAX_LOOPS 16
+#define OPAQUE 64    /* index variable OPAQUE + v is the integer value number v */
+
+/* An index: c + sum coef[k]*var[k]; var below OPAQUE is a dim's loop variable. Sorted by var. */
+typedef struct aff {
+  int64_t c;
+  int n;
+  int var[MAX_TERMS];
+  int64_t coef[MAX_TERMS];
+} aff;
+
+typedef enum val_kind {
+  VAL_CONST, VAL_SCALAR, VAL_LOAD, VAL_INDEX, VAL_SIZE, VAL_QUOTIENT, VAL_REMAINDER, VAL_OP,
+  VAL_REDUCE,
+} val_kind;
+
+/* A lowered value; equal numbers mean equal values, arguments have smaller numbers. */
+typedef struct val {
+  val_kind kind;
+  gs_type type;
+  gs_op op;
+  gs_type to;      /* ROUND */
+  int nargs;
+  int arg[GS_MAX_ARGS];
+  int mem;         /* LOAD, SCALAR */
+  int row, off;    /* LOAD: index of the first dim (-1 when contiguous) and of the rest; INDEX: off */
+  int guard;       /* LOAD: reads only where this value is true; -1 none */
+  int dim;         /* SIZE */
+  int64_t index;   /* QUOTIENT, REMAINDER: the divisor */
+  double value;
+  gs_dims rdims;
+  gs_dims deps;    /* loop variables that it depends on */
+  int level;       /* reductions below */
+  int line;
+} val;
+
+/* Something in memory: a leaf tensor, a result, or a temporary of the launch list. */
+typedef struct mem {
+  const char *name; /* as in C */
+  gs_type type;
+  int ndims;
+  int dim[GS_MAX_RANK];
+  int binding;      /* or -1 */
+  int temp;         /* or -1 */
+  int tensor;       /* of the graph, or -1 */
+  int shares;       /* result in place: the mem of its partner, or -1 */
+  gs_role role;
+  int partials;     /* a sum still in parts: the mem of the parts, or -1 */
+  gs_op parts_op;
+} mem;
+
+typedef struct memo {
+  struct memo *next;
+  int guard, val;
+  int at[];         /* index of each dim of the node, ascending */
+} memo;
+
+/* What a unit writes: memory at an index gets a value, for every point of dims. */
+typedef struct store {
+  int mem;
+  int row, off;
+  int value;
+  bool add;
+  gs_dims dims;
+} store;
+
+/* What a unit sums over its rows. */
+typedef struct column {
+  const char *name; /* of its accumulators */
+  int mem;        /* the parts */
+  int total;      /* mem of the finished sum */
+  gs_op op;
+  int value;
+  gs_dims kept, rdims;
+} column;
+
+typedef struct space {
+  int n;
+  int dim[MAX_INNER];
+  int64_t size[MAX_INNER], stride[MAX_INNER];
+  int64_t count;
+  int vec;
+} space;
+
+typedef enum unit_kind { UNIT_MAP, UNIT_ROW, UNIT_COLUMNS, UNIT_ALL, UNIT_TOTAL, UNIT_SUM_BY } unit_kind;
+
+/* A kernel before its geometry. */
+typedef struct unit {
+  unit_kind kind;
+  int nstores, ncolumns;
+  store stores[MAX_STORES];
+  column columns[MAX_STORES];
+  int parts_unit;       /* TOTAL: the unit that makes the parts */
+  gs_dims kept;         /* of the columns */
+  gs_dims rows;         /* dims of which each row is one point */
+  int nrow;
+  int row_dim[GS_MAX_RANK];
+  bool reduces;         /* has reductions over inner dims */
+  bool gathers;         /* reads a row in place elsewhere than it writes */
+  gs_text formula;      /* comment lines of the banner */
+  int line;
+  int key;              /* SUM_BY: the key's value, at the dim from */
+  int from, to;
+  /* chosen when it is written; TOTAL reads those of its parts */
+  int64_t per_block;    /* rows of a block at a time */
+  int64_t cap;          /* blocks of a persistent kernel */
+  int64_t parts_each;   /* parts that a block writes */
+} unit;
+
+typedef struct emit {
+  const gs_pass *pass;
+  const gs_caps *caps;
+  gs_graph *g;
+  gs_arena *a;
+  gs_error *err;
+  gs_status status;     /* the first failure, sticky */
+  const char *file, *layer;
+  gs_launch_list *list;
+  mem *mems;
+  int nmems, cap_mems;
+  aff *affs;
+  int naffs, cap_affs;
+  val *vals;
+  int nvals, cap_vals;
+  memo **memos;         /* by node */
+  gs_id nmemos;
+  gs_result *results;   /* copies: exprs are replaced as sums are cut out */
+  bool *done;
+  int *result_mem;
+  unit **units;
+  int nunits, cap_units, round_start;
+  int cap_kernels, cap_temps;
+  gs_text *schedule_dump;
+} emit;
+
+/* Records the first failure: "FILE:LINE: error: ..." when line > 0. */
+void emit_fail(emit *e, int line, const char *fmt, ...) GS_PRINTF(3, 4);
+
+/* ---- lower.c ---- */
+typedef struct where_at {
+  int at[GS_MAX_DIMS]; /* an aff for each dim */
+  int guard;
+} where_at;
+int aff_const(emit *e, int64_t c);
+int aff_var(emit *e, int var);
+int aff_add(emit *e, int a, int b);
+int aff_scale(emit *e, int a, int64_t k);
+gs_dims aff_deps(const emit *e, int a);
+int aff_level(const emit *e, int a);
+int64_t aff_coef(const emit *e, int a, int var);
+void where_loops(emit *e, where_at *w); /* every dim at its own loop variable */
+void where_view(emit *e, const gs_node *n, where_at *w); /* past a view node, to its argument */
+int lower(emit *e, gs_id id, const where_at *w);
+int val_make(emit *e, const val *v);
+/* Where an element of m lies for the dims' indices in w. */
+void mem_index(emit *e, const mem *m, const where_at *w, int *row, int *off);
+int64_t dim_size(const emit *e, int d); /* -1 for an outer dim */
+bool dim_is_outer(const emit *e, int d);
+int dim_root(const emit *e, int d);     /* the dim whose size argument gives that of d */
+
+/* ---- memory.c ---- */
+int mem_temp(emit *e, const char *name, gs_type type, gs_dims dims, gs_id *input);
+void mem_allocate_temp(emit *e, int mem, gs_count count);
+gs_status memory_bind(emit *e);
+int memory_add_leaf(emit *e, int tensor); /* binds a tensor that the results do not read */
+const char *c_name(emit *e, const char *name);
+int64_t mem_packed(const emit *e, const mem *m); /* elements of the packed part */
+int mem_real(const emit *e, int m);     /* of a result in place: what it is written over */
+void share_in_place(emit *e);           /* inplace.c: proves or refuses results in place */
+
+/* ---- schedule.c ---- */
+gs_status schedule(emit *e);
+
+/* ---- geometry.c ---- */
+/* The order of inner dims (the last is the one that vectors lie along), and the vector width. */
+void space_of(emit *e, gs_dims inner, const int *values, int nvalues, const store *const *st,
+              int nst, space *out);
+bool is_contiguous(const emit *e, int mem, int off, const space *s);
+void unit_rows(emit *e, unit *u);                      /* orders u->rows into row_dim */
+gs_count count_rows(const emit *e, const unit *u, int64_t per_block, int64_t cap);
+typedef struct geometry {
+  int threads, lanes;    /* lanes threads share a row */
+  int per_block;         /* rows of a block at a time */
+  int chunks;            /* vectors of a row that a thread has, at most */
+  int64_t cap;           /* blocks of a persistent kernel */
+  bool resident;         /* what is read twice stays in registers */
+  bool compensated;      /* column sums carry their rounding error along */
+} geometry;
+/* values: arrays of chunks vectors that a thread would keep; sums: column sums. */
+void geometry_row(const emit *e, int64_t count, int vec, int values, int sums, bool persistent,
+                  geometry *out);
+#define LONGEST_CHAIN 16 /* additions in a row without carrying the rounding error along */
+
+/* ---- body.c: a kernel being written ---- */
+typedef struct kern {
+  emit *e;
+  unit *u;
+  const char **name;            /* of each value, in scope */
+  int *uses;
+  bool *used_inside;            /* by a value that differs along the row */
+  const char *var[GS_MAX_DIMS]; /* text of each loop variable */
+  gs_text o;
+  int depth;
+  const space *s;               /* of the loop being written, or NULL */
+  const char *flat;             /* text of the flat index of that loop: "i" */
+  bool in_lane;
+  const char *live;             /* a condition for row loads, or NULL */
+  struct { int mem, row; const char *name; } bases[64];
+  int nbases;
+  const char *taken[256];       /* names in scope */
+  int ntaken;
+  int counter;
+  bool *reads, *writes, *strides; /* by mem */
+  bool dims[GS_MAX_DIMS];
+  struct { int value; const char *name; bool loaded; } kept[16]; /* loads in registers */
+  int nkept;
+  const char *chunk;            /* the text "[c]" that follows their names */
+} kern;
+
+typedef enum term_kind { TERM_STORE, TERM_REDUCE } term_kind;
+typedef struct term {           /* what a loop does with a value */
+  term_kind kind;
+  int value;
+  const store *st;
+  const char *name;             /* accumulator: NAME_acc, NAME_comp */
+  const char *chunk;            /* follows the accumulator: "" or "[c]" */
+  gs_op op;
+  bool compensated;
+} term;
+
+void kern_begin(kern *k, emit *e, unit *u);
+void kern_uses(kern *k, const int *roots, int n);
+void line(kern *k, const char *fmt, ...) GS_PRINTF(2, 3);
+void open_block(kern *k, const char *fmt, ...) GS_PRINTF(2, 3);
+void close_block(kern *k);
+const char *take_text(kern *k);         /* what was written since the last take */
+const char *fmt(kern *k, const char *f, ...) GS_PRINTF(2, 3);
+const char *unique(kern *k, const char *stem);
+const char *value_text(kern *k, int v);
+const char *bare_text(kern *k, int v);  /* without outer parentheses */
+const char *aff_text(kern *k, int a);
+const char *place_text(kern *k, int mem, int row, int off);
+const char *dim_text(kern *k, int d);   /* the size of a dim */
+/* stop: names in scope, below which nothing is looked at; or NULL. */
+void collect(const emit *e, const int *roots, int n, bool *seen, bool into_reductions,
+             const char *const *stop);
+
+/* ---- rows.c ---- */
+const char *rows_text(kern *k);         /* number of rows of the unit */
+const char *row_name(kern *k);          /* the variable that counts rows */
+void row_bind(kern *k);                 /* declares the other loop variables of the row */
+void row_values(kern *k, const int *roots, int n, int level);
+void row_store(kern *k, const store *st, const char *when);
+
+/* ---- step.c ---- */
+/* The inside of one step of a loop over s: loads, arithmetic, terms, stores. */
+void write_step(kern *k, const space *s, const char *flat, const term *terms, int n);
+void declare_sum(kern *k, const term *t, int vec, const char *dims);
+const char *fold_lanes(kern *k, const char *array, int vec, gs_op op); /* writes; the text left */
+
+/* ---- loop.c ---- */
+typedef struct loop {
+  int level;              /* of its reductions; stores come last */
+  space s;
+  term terms[MAX_STORES * 2];
+  int nterms;
+  gs_dims inner;
+} loop;
+const char *lane_name(const geometry *g);
+bool is_chunked(const geometry *g, const space *s);
+void write_loop(kern *k, const geometry *g, const loop *l, bool chunked);
+const char *collective(kern *k, const geometry *g, gs_op op, const char *value);
+const char *geometry_text(kern *k, const geometry *g, int vec, const char *more);
+
+/* ---- record.c: from text to a kernel record ---- */
+typedef struct shape {
+  const char *template_name, *piece;
+  int threads;
+  bool barrier_free;
+  gs_count grid;
+  const char *tunables;
+  gs_hole holes[24];
+  int nholes;
+} shape;
+void hole(shape *s, const char *name, const char *text);
+void hole_int(kern *k, shape *s, const char *name, int64_t value);
+void add_kernel(kern *k, shape *s);
+
+/* ---- one file a template ---- */
+void write_map(emit *e, unit *u);
+void write_row(emit *e, unit *u);     /* UNIT_ROW, UNIT_COLUMNS with reductions or stores */
+void write_columns(emit *e, unit *u); /* column sums alone */
+void write_all(emit *e, unit *u);
+void write_total(emit *e, unit *u);   /* adds the parts */
+void write_sum_by(emit *e, unit *u);
+gs_status write_attention(emit *e);   /* a layer whose body is templates/attention.cu */
+
+#endif

@@ -1,0 +1,237 @@
+/* lower.c: expressions at a point become lowered values: views turn into index arithmetic, equal
+ * values at equal indices are one. Requires a verified graph without SUM_BY below; keeps values. */
+#include "emit/emit.h"
+
+#include <string.h>
+
+static bool same_val(const val *a, const val *b) {
+  return a->kind == b->kind && a->type == b->type && a->op == b->op && a->to == b->to &&
+         a->nargs == b->nargs && memcmp(a->arg, b->arg, sizeof(int) * (size_t)a->nargs) == 0 &&
+         a->mem == b->mem && a->row == b->row && a->off == b->off && a->guard == b->guard &&
+         a->dim == b->dim && a->index == b->index && a->rdims == b->rdims &&
+         memcmp(&a->value, &b->value, sizeof a->value) == 0;
+}
+
+static void derive(const emit *e, val *v) {
+  v->deps = aff_deps(e, v->row) | aff_deps(e, v->off);
+  v->level = aff_level(e, v->row) > aff_level(e, v->off) ? aff_level(e, v->row)
+                                                        : aff_level(e, v->off);
+  if (v->guard >= 0) {
+    v->deps |= e->vals[v->guard].deps;
+    if (e->vals[v->guard].level > v->level) v->level = e->vals[v->guard].level;
+  }
+  for (int i = 0; i < v->nargs; i++) {
+    v->deps |= e->vals[v->arg[i]].deps;
+    if (e->vals[v->arg[i]].level > v->level) v->level = e->vals[v->arg[i]].level;
+  }
+  if (v->kind != VAL_REDUCE) return;
+  v->deps &= ~v->rdims;
+  v->level++;
+}
+
+int val_make(emit *e, const val *v) {
+  for (int i = 0; i < e->nvals; i++)
+    if (same_val(&e->vals[i], v)) return i;
+  if (e->nvals == e->cap_vals) {
+    e->cap_vals = e->cap_vals ? 2 * e->cap_vals : 256;
+    val *grown = GS_NEW_N(e->a, val, e->cap_vals);
+    if (e->nvals) memcpy(grown, e->vals, sizeof(val) * (size_t)e->nvals);
+    e->vals = grown;
+  }
+  val *n = &e->vals[e->nvals];
+  *n = *v;
+  derive(e, n);
+  return e->nvals++;
+}
+
+static val blank(val_kind kind, const gs_node *n) {
+  val v = {.kind = kind, .type = n->type, .mem = -1, .row = -1, .off = -1, .guard = -1,
+           .dim = -1, .line = n->line};
+  return v;
+}
+
+static int constant(emit *e, const gs_node *like, double value) {
+  val v = blank(VAL_CONST, like);
+  v.type = GS_F32;
+  v.value = value;
+  v.line = 0;
+  return val_make(e, &v);
+}
+
+static int operation(emit *e, gs_op op, gs_type type, const int *arg, int n, int source_line) {
+  val v = {.kind = VAL_OP, .type = type, .op = op, .nargs = n, .mem = -1, .row = -1, .off = -1,
+           .guard = -1, .dim = -1, .line = source_line};
+  memcpy(v.arg, arg, sizeof(int) * (size_t)n);
+  return val_make(e, &v);
+}
+
+int64_t mem_packed(const emit *e, const mem *m) {
+  int64_t n = 1;
+  for (int i = 1; i < m->ndims; i++) n *= dim_size(e, m->dim[i]);
+  return n;
+}
+
+void mem_index(emit *e, const mem *m, const where_at *w, int *row, int *off) {
+  int64_t stride = 1;
+  bool packed = m->ndims < 2 || m->temp >= 0;
+  *row = packed ? -1 : w->at[m->dim[0]];
+  *off = aff_const(e, 0);
+  for (int i = m->ndims - 1; i >= (packed ? 0 : 1); i--) {
+    *off = aff_add(e, *off, aff_scale(e, w->at[m->dim[i]], stride));
+    if (i > 0) stride *= dim_size(e, m->dim[i]);
+  }
+}
+
+static int find_mem(const emit *e, int tensor) {
+  for (int i = 0; i < e->nmems; i++)
+    if (e->mems[i].tensor == tensor) return i;
+  return -1;
+}
+
+static bool is_opaque(const emit *e, int a) {
+  for (int i = 0; i < e->affs[a].n; i++)
+    if (e->affs[a].var[i] >= OPAQUE) return true;
+  return false;
+}
+
+static int lower_leaf(emit *e, const gs_node *n, const where_at *w) {
+  val v = blank(n->op == GS_OP_SCALAR ? VAL_SCALAR : VAL_LOAD, n);
+  v.mem = find_mem(e, (int)n->index);
+  if (v.mem < 0) {
+    emit_fail(e, n->line, "tensor '%s' is not a leaf of this pass",
+              gs_graph_tensor_at(e->g, (int)n->index)->name);
+    return constant(e, n, 0);
+  }
+  v.line = 0;
+  if (n->op == GS_OP_SCALAR) return val_make(e, &v);
+  const mem *m = &e->mems[v.mem];
+  for (int i = 0; i < m->ndims; i++)
+    if (is_opaque(e, w->at[m->dim[i]])) v.guard = w->guard;
+  mem_index(e, m, w, &v.row, &v.off);
+  return val_make(e, &v);
+}
+
+static int lower_index(emit *e, const gs_node *n, int at) {
+  val v = blank(VAL_INDEX, n);
+  v.type = GS_I64;
+  v.off = at;
+  v.line = 0;
+  return val_make(e, &v);
+}
+
+static int lower_join(emit *e, const gs_node *n, const where_at *w) {
+  int at = w->at[n->dim[0]];
+  if (e->affs[at].n == 0) {
+    int64_t i = e->affs[at].c;
+    return lower(e, n->arg[i < 0 || i >= n->nargs ? 0 : i], w);
+  }
+  int index = lower_index(e, n, at), result = lower(e, n->arg[n->nargs - 1], w);
+  for (int i = n->nargs - 2; i >= 0; i--) {
+    int pair[2] = {index, constant(e, n, i)};
+    int three[3] = {operation(e, GS_OP_EQ, GS_BOOL, pair, 2, n->line), lower(e, n->arg[i], w),
+                    result};
+    result = operation(e, GS_OP_WHERE, n->type, three, 3, n->line);
+  }
+  return result;
+}
+
+static int lower_at(emit *e, const gs_node *n, const where_at *w) {
+  where_at in = *w;
+  int i = lower(e, n->arg[1], w), ok = n->nargs > 2 ? lower(e, n->arg[2], w) : -1;
+  const val *vi = &e->vals[i];
+  if (vi->kind == VAL_INDEX)
+    in.at[n->dim[0]] = vi->off;
+  else if (vi->kind == VAL_CONST)
+    in.at[n->dim[0]] = aff_const(e, (int64_t)vi->value);
+  else
+    in.at[n->dim[0]] = aff_var(e, OPAQUE + i);
+  if (ok >= 0 && in.guard >= 0) {
+    int two[2] = {in.guard, ok};
+    in.guard = operation(e, GS_OP_AND, GS_BOOL, two, 2, n->line);
+  } else if (ok >= 0) {
+    in.guard = ok;
+  }
+  int value = lower(e, n->arg[0], &in);
+  if (ok < 0 || (e->vals[value].kind == VAL_LOAD && e->vals[value].guard == ok)) return value;
+  int three[3] = {ok, value, constant(e, n, 0)};
+  return operation(e, GS_OP_WHERE, n->type, three, 3, n->line);
+}
+
+static int lower_reduce(emit *e, const gs_node *n, const where_at *w) {
+  where_at in = *w;
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if (n->rdims >> d & 1) in.at[d] = aff_var(e, d);
+  val v = blank(VAL_REDUCE, n);
+  v.op = n->op;
+  v.nargs = 1;
+  v.arg[0] = lower(e, n->arg[0], &in);
+  v.rdims = n->rdims;
+  return val_make(e, &v);
+}
+
+static int lower_op(emit *e, const gs_node *n, const where_at *w) {
+  int arg[GS_MAX_ARGS];
+  for (int i = 0; i < n->nargs; i++) arg[i] = lower(e, n->arg[i], w);
+  if (n->op == GS_OP_STOP || (n->op == GS_OP_ROUND && n->to == GS_F32)) return arg[0];
+  if (n->op == GS_OP_REAL && e->vals[arg[0]].type == GS_F32) return arg[0];
+  val v = blank(VAL_OP, n);
+  v.op = n->op;
+  v.to = n->to;
+  v.nargs = n->nargs;
+  memcpy(v.arg, arg, sizeof(int) * (size_t)n->nargs);
+  return val_make(e, &v);
+}
+
+static int lower_node(emit *e, const gs_node *n, const where_at *w) {
+  where_at in = *w;
+  val v;
+  switch (n->op) {
+  case GS_OP_CONST:
+    v = blank(VAL_CONST, n);
+    v.value = n->value;
+    v.line = 0;
+    return val_make(e, &v);
+  case GS_OP_INPUT:
+  case GS_OP_SCALAR: return lower_leaf(e, n, w);
+  case GS_OP_INDEX: return lower_index(e, n, w->at[n->dim[0]]);
+  case GS_OP_SIZE:
+    v = blank(VAL_SIZE, n);
+    v.dim = dim_root(e, n->dim[0]);
+    v.line = 0;
+    return val_make(e, &v);
+  case GS_OP_SUM: case GS_OP_RMAX: case GS_OP_RMIN: case GS_OP_LOGSUMEXP:
+    return lower_reduce(e, n, w);
+  case GS_OP_SPLIT: case GS_OP_MERGE: case GS_OP_PICK: case GS_OP_SLICE: case GS_OP_RENAME:
+    where_view(e, n, &in);
+    return lower(e, n->arg[0], &in);
+  case GS_OP_JOIN: return lower_join(e, n, w);
+  case GS_OP_AT: return lower_at(e, n, w);
+  case GS_OP_SUM_BY:
+    emit_fail(e, n->line, "a sum grouped by a key can't be used inside this expression");
+    return constant(e, n, 0);
+  default: return lower_op(e, n, w);
+  }
+}
+
+int lower(emit *e, gs_id id, const where_at *w) {
+  const gs_node n = *gs_graph_node(e->g, id);
+  int at[GS_MAX_DIMS], nat = 0;
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if (n.dims >> d & 1) at[nat++] = w->at[d];
+  if (id >= e->nmemos) {
+    gs_id grown = 2 * id + 64;
+    memo **m = GS_NEW_N(e->a, memo *, grown);
+    if (e->nmemos) memcpy(m, e->memos, sizeof(memo *) * (size_t)e->nmemos);
+    e->memos = m;
+    e->nmemos = grown;
+  }
+  for (memo *m = e->memos[id]; m; m = m->next)
+    if (m->guard == w->guard && memcmp(m->at, at, sizeof(int) * (size_t)nat) == 0) return m->val;
+  memo *m = gs_arena_alloc(e->a, sizeof(memo) + sizeof(int) * (size_t)nat);
+  m->guard = w->guard;
+  memcpy(m->at, at, sizeof(int) * (size_t)nat);
+  m->val = lower_node(e, &n, w);
+  m->next = e->memos[id];
+  e->memos[id] = m;
+  return m->val;
+}

@@ -1,0 +1,220 @@
+/* record.c: from the pieces of a kernel to its record: parameters, arguments, banner, entry name. */
+#include "emit/emit.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WIDTH 98
+
+void hole(shape *s, const char *name, const char *text) {
+  s->holes[s->nholes++] = (gs_hole){name, text};
+}
+
+void hole_int(kern *k, shape *s, const char *name, int64_t value) {
+  hole(s, name, fmt(k, "%lld", (long long)value));
+}
+
+/* ---- parameters ---- */
+
+typedef struct params {
+  gs_text text;
+  size_t width; /* of the last line */
+  gs_arg *args;
+  int n, cap;
+} params;
+
+static void add_param(kern *k, params *p, const char *text, gs_arg a) {
+  if (p->n == p->cap) {
+    p->cap = p->cap ? 2 * p->cap : 16;
+    gs_arg *grown = GS_NEW_N(k->e->a, gs_arg, p->cap);
+    if (p->n) memcpy(grown, p->args, sizeof(gs_arg) * (size_t)p->n);
+    p->args = grown;
+  }
+  size_t len = strlen(text);
+  if (p->n) {
+    bool wrap = 10 + p->width + 2 + len > WIDTH;
+    gs_text_add(&p->text, wrap ? ",\n" : ", ");
+    p->width = wrap ? 0 : p->width + 2;
+  }
+  gs_text_add(&p->text, text);
+  p->width += len;
+  p->args[p->n++] = a;
+}
+
+static void mem_param(kern *k, params *p, int at) {
+  const mem *m = &k->e->mems[at];
+  bool in = k->reads[at], out = k->writes[at];
+  if (!in && !out && !k->strides[at]) return;
+  if (m->role == GS_ROLE_SCALAR || m->role == GS_ROLE_STEP_SCALAR) {
+    bool step = m->role == GS_ROLE_STEP_SCALAR;
+    add_param(k, p, fmt(k, step ? "GS_STEP(%s)" : "GS_NUM(%s)", m->name),
+              (gs_arg){.kind = step ? GS_ARG_STEP_SCALAR : GS_ARG_SCALAR, .index = m->binding,
+                       .is_read = true});
+    return;
+  }
+  const char *how = in && out ? "GS_INOUT" : out ? "GS_OUT" : "GS_IN";
+  gs_arg a = {.kind = m->binding >= 0 ? GS_ARG_TENSOR : GS_ARG_TEMP,
+              .index = m->binding >= 0 ? m->binding : m->temp, .is_read = in, .is_written = out};
+  add_param(k, p, fmt(k, "%s(%s, %s)", how, gs_type_name(m->type), m->name), a);
+  if (k->strides[at])
+    add_param(k, p, fmt(k, "GS_STRIDE(%s_ld)", m->name),
+              (gs_arg){.kind = GS_ARG_STRIDE, .index = m->binding});
+}
+
+static void all_params(kern *k, params *p) {
+  for (int m = 0; m < k->e->nmems; m++) mem_param(k, p, m);
+  for (int d = 0; d < gs_graph_ndims(k->e->g); d++)
+    if (k->dims[d])
+      add_param(k, p, fmt(k, "GS_DIM(%s)", gs_graph_dim_at(k->e->g, d)->name),
+                (gs_arg){.kind = GS_ARG_DIM, .index = d});
+}
+
+/* ---- banner ---- */
+
+/* Adds a comment line, continued on further lines at blanks. */
+static void add_comment(gs_text *out, const char *s, size_t len) {
+  bool first = true;
+  while (len > 0) {
+    size_t room = first ? WIDTH - 3 : WIDTH - 7, n = len;
+    if (n > room) {
+      for (n = room; n > room / 2 && s[n] != ' ';) n--;
+      if (s[n] != ' ') n = room;
+    }
+    gs_text_add(out, first ? "// " : "//     ");
+    gs_text_add_n(out, s, n);
+    gs_text_add(out, "\n");
+    s += n;
+    len -= n;
+    while (len > 0 && *s == ' ') s++, len--;
+    first = false;
+  }
+}
+
+static const char *pass_name(gs_pass_kind k) {
+  static const char *const names[] = {"forward", "infer", "backward", "terminal"};
+  return names[k];
+}
+
+static const char *banner(kern *k, const shape *s) {
+  emit *e = k->e;
+  gs_text t = {0};
+  const char *head = fmt(k, "%s.%s, template %s (%s): %s", e->layer, pass_name(e->pass->kind),
+                         s->template_name, s->piece, s->tunables);
+  add_comment(&t, head, strlen(head));
+  head = fmt(k, "key: %s, %s", e->pass->key ? e->pass->key : "", e->caps->arch);
+  add_comment(&t, head, strlen(head));
+  for (const char *f = k->u && k->u->formula.s ? k->u->formula.s : ""; *f;) {
+    const char *end = strchr(f, '\n');
+    size_t n = end ? (size_t)(end - f) : strlen(f);
+    if (n > 3) add_comment(&t, f + 3, n - 3); /* past its own "// " */
+    f += n + (end != NULL);
+  }
+  const char *text = gs_arena_strdup(e->a, t.s);
+  gs_text_free(&t);
+  return text;
+}
+
+/* ---- costs ---- */
+
+static void cost(kern *k, gs_kernel *r) {
+  emit *e = k->e;
+  int64_t with[GS_MAX_DIMS] = {0}, without = 0;
+  for (int i = 0; i < e->nmems; i++) {
+    const mem *m = &e->mems[i];
+    if ((!k->reads[i] && !k->writes[i]) || m->role == GS_ROLE_SCALAR) continue;
+    int64_t bytes = mem_packed(e, m) * (int64_t)gs_type_size(m->type);
+    if (k->reads[i] && k->writes[i]) bytes *= 2;
+    if (m->ndims == 0) without += bytes;
+    else if (dim_is_outer(e, m->dim[0])) with[dim_root(e, m->dim[0])] += bytes;
+    else without += bytes * dim_size(e, m->dim[0]);
+  }
+  r->bytes_rows = (gs_count){.coef = without, .div = 1};
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if (with[d] > 0 && (r->bytes_rows.dims == 0 || with[d] > r->bytes_rows.coef))
+      r->bytes_rows = (gs_count){.coef = with[d], .div = 1, .dims = (gs_dims)1 << d};
+  double points = 1, flops = 0;
+  for (int d = 0; d < gs_graph_ndims(e->g); d++)
+    if (!dim_is_outer(e, d)) points *= (double)dim_size(e, d);
+  for (int v = 0; v < e->nvals; v++) {
+    if (k->uses[v] == 0 || (e->vals[v].kind != VAL_OP && e->vals[v].kind != VAL_REDUCE)) continue;
+    gs_dims dims = e->vals[v].deps | e->vals[v].rdims;
+    double n = gs_op_row(e->vals[v].op)->cost;
+    for (int d = 0; d < gs_graph_ndims(e->g); d++)
+      if ((dims >> d & 1) && !dim_is_outer(e, d)) n *= (double)dim_size(e, d);
+    flops += n;
+  }
+  r->flops_per_point = flops / points;
+}
+
+/* ---- the record ---- */
+
+static uint32_t hash_text(const char *s, uint64_t h) {
+  for (; *s; s++) h = (h ^ (unsigned char)*s) * 1099511628211u;
+  return (uint32_t)(h ^ h >> 32);
+}
+
+static const char *expand_piece(emit *e, const shape *s, const gs_hole *holes, int n) {
+  const char *file = gs_arena_printf(e->a, "templates/%s.cu", s->template_name), *piece;
+  size_t len;
+  if (gs_piece(file, s->piece, &piece, &len, e->err)) {
+    e->status = GS_ERR_INPUT;
+    return "";
+  }
+  char *copy = gs_arena_alloc(e->a, len + 1);
+  memcpy(copy, piece, len);
+  gs_text t = {0};
+  const char *name = gs_arena_printf(e->a, "%s(%s)", file, s->piece);
+  gs_status st = gs_expand(name, copy, holes, n, &t, e->err);
+  if (st) e->status = st;
+  const char *text = gs_arena_strdup(e->a, t.s ? t.s : "");
+  gs_text_free(&t);
+  return text;
+}
+
+static const char *entry_name(kern *k, const shape *s, const char *text) {
+  emit *e = k->e;
+  uint64_t seed = 14695981039346656037u;
+  const char *key = fmt(k, "%s/%s/%s", e->pass->key ? e->pass->key : "", e->caps->arch, s->piece);
+  char *name = gs_arena_printf(e->a, "%s_%s_%08x", e->layer, pass_name(e->pass->kind),
+                               (unsigned)hash_text(text, seed ^ hash_text(key, seed)));
+  for (char *c = name; *c; c++)
+    if (!isalnum((unsigned char)*c)) *c = '_';
+  if (isdigit((unsigned char)name[0])) name[0] = 'k';
+  return name;
+}
+
+static gs_kernel *new_kernel(emit *e) {
+  gs_launch_list *l = e->list;
+  if (l->nkernels == e->cap_kernels) {
+    e->cap_kernels = e->cap_kernels ? 2 * e->cap_kernels : 8;
+    gs_kernel *grown = GS_NEW_N(e->a, gs_kernel, e->cap_kernels);
+    if (l->nkernels) memcpy(grown, l->kernels, sizeof(gs_kernel) * (size_t)l->nkernels);
+    l->kernels = grown;
+  }
+  return &l->kernels[l->nkernels++];
+}
+
+void add_kernel(kern *k, shape *s) {
+  emit *e = k->e;
+  if (e->status) return;
+  params p = {0};
+  all_params(k, &p);
+  hole(s, "BANNER", banner(k, s));
+  hole(s, "PARAMS", gs_arena_strdup(e->a, p.text.s ? p.text.s : ""));
+  hole_int(k, s, "THREADS", s->threads);
+  gs_text_free(&p.text);
+  int n = s->nholes;
+  hole(s, "ENTRY", "ENTRY");
+  const char *text = expand_piece(e, s, s->holes, s->nholes);
+  if (e->status) return;
+  s->holes[n].text = entry_name(k, s, text);
+  gs_kernel *r = new_kernel(e);
+  *r = (gs_kernel){.entry = s->holes[n].text,
+                   .text = expand_piece(e, s, s->holes, s->nholes),
+                   .template_name = gs_arena_strdup(e->a, s->template_name),
+                   .tunables = gs_arena_strdup(e->a, s->tunables),
+                   .nargs = p.n, .args = p.args, .grid = s->grid, .threads = s->threads,
+                   .barrier_free = s->barrier_free};
+  cost(k, r);
+}

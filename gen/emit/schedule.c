@@ -1,0 +1,560 @@
+/* schedule.c: cuts a pass into units, each of which becomes a kernel (or a few, with a template).
+ *
+ * Works in rounds. A round takes the sums over outer dims whose arguments hold no other such sum, and
+ * the results that hold none; what can share a kernel does. Then these sums are replaced by reads of
+ * temporaries, and the next round begins. A reduction over inner dims that does not fit the rows of its
+ * kernel is cut out in the same way. Requires a verified graph. */
+#include "emit/emit.h"
+
+#include <string.h>
+
+/* ---- walking the graph ---- */
+
+static gs_dims outer_dims(const emit *e) {
+  gs_dims d = 0;
+  for (int i = 0; i < gs_graph_ndims(e->g); i++)
+    if (dim_is_outer(e, i)) d |= (gs_dims)1 << i;
+  return d;
+}
+
+static bool is_reduction(gs_op op) {
+  return op == GS_OP_SUM || op == GS_OP_RMAX || op == GS_OP_RMIN || op == GS_OP_LOGSUMEXP;
+}
+
+static bool is_outer_sum(const emit *e, gs_id id) {
+  const gs_node *n = gs_graph_node(e->g, id);
+  return n->op == GS_OP_SUM_BY || (is_reduction(n->op) && (n->rdims & outer_dims(e)));
+}
+
+/* Marks what root reads, in seen[id]. */
+static void mark(const emit *e, gs_id root, bool *seen) {
+  seen[root] = true;
+  for (gs_id id = root; id > 0; id--) {
+    if (!seen[id]) continue;
+    const gs_node *n = gs_graph_node(e->g, id);
+    for (int i = 0; i < n->nargs; i++) seen[n->arg[i]] = true;
+  }
+}
+
+static bool *marks(emit *e) { return GS_NEW_N(e->a, bool, gs_graph_size(e->g) + 1); }
+
+/* The lowest outer sum below root (root itself too when `self`), or 0. */
+static gs_id outer_below(emit *e, gs_id root, bool self) {
+  bool *seen = marks(e);
+  mark(e, root, seen);
+  for (gs_id id = 1; id <= root; id++)
+    if (seen[id] && (self || id != root) && is_outer_sum(e, id)) return id;
+  return 0;
+}
+
+/* The lowest inner reduction strictly below root (or root itself), or 0. */
+static gs_id inner_below(emit *e, gs_id root, bool self) {
+  bool *seen = marks(e);
+  mark(e, root, seen);
+  for (gs_id id = 1; id <= root; id++)
+    if (seen[id] && (self || id != root) && is_reduction(gs_graph_node(e->g, id)->op) &&
+        !is_outer_sum(e, id))
+      return id;
+  return 0;
+}
+
+static void replace(emit *e, gs_id from, gs_id to) {
+  int n = e->pass->nresults;
+  gs_id *roots = GS_NEW_N(e->a, gs_id, n);
+  for (int i = 0; i < n; i++) roots[i] = e->results[i].expr;
+  gs_substitute(e->g, &from, &to, 1, roots, n);
+  for (int i = 0; i < n; i++) e->results[i].expr = roots[i];
+}
+
+/* ---- units ---- */
+
+static unit *add_unit(emit *e, unit_kind kind) {
+  if (e->nunits == e->cap_units) {
+    e->cap_units = e->cap_units ? 2 * e->cap_units : 8;
+    unit **grown = GS_NEW_N(e->a, unit *, e->cap_units);
+    if (e->nunits) memcpy(grown, e->units, sizeof(unit *) * (size_t)e->nunits);
+    e->units = grown;
+  }
+  unit *u = e->units[e->nunits++] = GS_NEW(e->a, unit);
+  u->kind = kind;
+  return u;
+}
+
+static void add_formula(emit *e, unit *u, const char *name, gs_id id) {
+  gs_text t = {0};
+  gs_print_expr(e->g, id, &t);
+  gs_text_printf(&u->formula, "// %s = %s\n", name, t.s ? t.s : "");
+  gs_text_free(&t);
+}
+
+static int first_line(emit *e, gs_id root) {
+  bool *seen = marks(e);
+  mark(e, root, seen);
+  for (gs_id id = root; id > 0; id--)
+    if (seen[id] && gs_graph_node(e->g, id)->line > 0) return gs_graph_node(e->g, id)->line;
+  return 0;
+}
+
+/* A merge of a dim of the result, so that both parts of a join are stored by one thread. */
+static const gs_node *root_merge(emit *e, gs_id root, gs_dims dims) {
+  bool *seen = marks(e);
+  seen[root] = true;
+  for (gs_id id = root; id > 0; id--) {
+    if (!seen[id]) continue;
+    const gs_node *n = gs_graph_node(e->g, id);
+    if (n->op == GS_OP_MERGE && (dims >> n->dim[0] & 1)) return n;
+    if (is_reduction(n->op) || n->op == GS_OP_AT || n->op == GS_OP_SUM_BY) continue;
+    for (int i = 0; i < n->nargs; i++) seen[n->arg[i]] = true;
+  }
+  return NULL;
+}
+
+/* The dim of m's two that the merged value joins, or -1. */
+static int joined_dim(const emit *e, const gs_node *m) {
+  const gs_node *j = gs_graph_node(e->g, m->arg[0]);
+  while (j->nargs == 1 && j->op < GS_OP_ADD) j = gs_graph_node(e->g, j->arg[0]);
+  if (j->op != GS_OP_JOIN) return -1;
+  return j->dim[0] == m->dim[1] || j->dim[0] == m->dim[2] ? j->dim[0] : -1;
+}
+
+static void push_store(emit *e, unit *u, int to, gs_id expr, const where_at *w, gs_dims dims,
+                       bool add) {
+  if (u->nstores == MAX_STORES) {
+    emit_fail(e, 0, "a kernel would have more than %d stores", MAX_STORES);
+    return;
+  }
+  store *s = &u->stores[u->nstores++];
+  s->mem = to;
+  s->value = lower(e, expr, w);
+  s->dims = dims;
+  s->add = add;
+  mem_index(e, &e->mems[to], w, &s->row, &s->off);
+}
+
+/* The stores of a value into memory: one, or one a part of a join at the root. */
+static void add_stores(emit *e, unit *u, int to, gs_id expr, bool add) {
+  where_at w;
+  where_loops(e, &w);
+  gs_dims dims = 0;
+  for (int i = 0; i < e->mems[to].ndims; i++)
+    if (dim_size(e, e->mems[to].dim[i]) != 1) dims |= (gs_dims)1 << e->mems[to].dim[i];
+  const gs_node *merge = root_merge(e, expr, dims);
+  int join = merge ? joined_dim(e, merge) : -1;
+  if (!merge || join < 0 || dim_size(e, join) > 8) {
+    push_store(e, u, to, expr, &w, dims, add);
+    return;
+  }
+  int whole = merge->dim[0], high = merge->dim[1], low = merge->dim[2];
+  int other = join == high ? low : high;
+  dims &= ~((gs_dims)1 << whole);
+  if (dim_size(e, other) != 1) dims |= (gs_dims)1 << other;
+  for (int64_t part = 0; part < dim_size(e, join); part++) {
+    int at_join = aff_const(e, part), at_other = aff_var(e, other);
+    int h = join == high ? at_join : at_other, l = join == high ? at_other : at_join;
+    w.at[whole] = aff_add(e, aff_scale(e, h, dim_size(e, low)), l);
+    push_store(e, u, to, expr, &w, dims, add);
+  }
+}
+
+/* ---- what may share a kernel ---- */
+
+typedef struct need {
+  gs_dims rows;    /* that some reduction or sum asks for */
+  gs_dims reduced; /* inner dims that reductions remove */
+  bool reduces, bad;
+} need;
+
+static void need_value(const emit *e, int v, need *n, bool *seen) {
+  if (seen[v]) return;
+  seen[v] = true;
+  const val *x = &e->vals[v];
+  if (x->kind == VAL_REDUCE) {
+    n->reduces = true;
+    n->rows |= x->deps;
+    n->reduced |= x->rdims;
+    if (x->rdims & outer_dims(e)) n->bad = true;
+  }
+  for (int i = 0; i < x->nargs; i++) need_value(e, x->arg[i], n, seen);
+  if (x->guard >= 0) need_value(e, x->guard, n, seen);
+  const int index[2] = {x->row, x->off};
+  for (int k = 0; k < 2; k++)
+    for (int i = 0; index[k] >= 0 && i < e->affs[index[k]].n; i++)
+      if (e->affs[index[k]].var[i] >= OPAQUE)
+        need_value(e, e->affs[index[k]].var[i] - OPAQUE, n, seen);
+}
+
+static need unit_need(emit *e, const unit *u) {
+  need n = {0};
+  bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
+  gs_dims outer = outer_dims(e);
+  for (int i = 0; i < u->nstores; i++) {
+    need_value(e, u->stores[i].value, &n, seen);
+    n.rows |= u->stores[i].dims & outer;
+  }
+  for (int i = 0; i < u->ncolumns; i++) need_value(e, u->columns[i].value, &n, seen);
+  return n;
+}
+
+/* Column sums stay in registers: as many values a thread as a row of this length has. */
+static bool columns_fit(const emit *e, const unit *u) {
+  int64_t n = 1;
+  for (int d = 0; d < gs_graph_ndims(e->g); d++)
+    if (u->kept >> d & 1) n *= dim_size(e, d);
+  return n * u->ncolumns <= 16 * 1024;
+}
+
+/* Whether the stores and columns of u can be one kernel; sets its rows. */
+static bool unit_holds(emit *e, unit *u) {
+  need n = unit_need(e, u);
+  gs_dims outer = outer_dims(e);
+  if (n.bad || (n.rows & n.reduced)) return false;
+  u->reduces = n.reduces;
+  u->rows = n.rows;
+  for (int i = 0; i < u->nstores; i++) {
+    if (n.rows & ~u->stores[i].dims) return false;
+    if ((u->stores[i].dims & ~n.rows) & outer) return false;
+  }
+  if (u->ncolumns) {
+    gs_dims free = 0;
+    for (int i = 0; i < u->ncolumns; i++) free |= u->columns[i].kept;
+    if (free != u->kept || (free & outer) || (n.rows & free)) return false;
+    for (int i = 0; i < u->ncolumns; i++)
+      if (u->columns[i].kept != u->kept || (n.rows & ~u->columns[i].rdims)) return false;
+    u->rows = u->columns[0].rdims;
+    for (int i = 0; i < u->nstores; i++)
+      if (u->rows & ~u->stores[i].dims) return false;
+    for (int i = 0; i < u->ncolumns; i++)
+      if (u->columns[i].rdims != u->rows) return false;
+    if (u->rows & n.reduced) return false;
+    if ((n.reduces || u->nstores) && !columns_fit(e, u)) return false;
+  } else if (!n.reduces) {
+    for (int i = 1; i < u->nstores; i++)
+      if (u->stores[i].dims != u->stores[0].dims) return false;
+  }
+  u->kind = u->ncolumns ? UNIT_COLUMNS : n.reduces ? UNIT_ROW : UNIT_MAP;
+  return true;
+}
+
+/* Adds `job` to a unit of this round that can hold it, or as a unit of its own. */
+static bool place(emit *e, const unit *job) {
+  unit alone = *job;
+  if (!unit_holds(e, &alone)) return false;
+  for (int k = e->round_start; k < e->nunits; k++) {
+    unit both = *e->units[k];
+    if (both.kind > UNIT_COLUMNS || both.nstores + job->nstores > MAX_STORES ||
+        both.ncolumns + job->ncolumns > 4)
+      continue;
+    for (int i = 0; i < job->nstores; i++) both.stores[both.nstores++] = job->stores[i];
+    for (int i = 0; i < job->ncolumns; i++) both.columns[both.ncolumns++] = job->columns[i];
+    both.kept |= job->kept;
+    if (!unit_holds(e, &both)) continue;
+    if (job->formula.s) gs_text_add(&both.formula, job->formula.s);
+    *e->units[k] = both;
+    return true;
+  }
+  *add_unit(e, alone.kind) = alone;
+  return true;
+}
+
+/* ---- cutting ---- */
+
+/* Writes the value of node id to a temporary before the rest of the round, and reads it from there. */
+static void cut_inner(emit *e, gs_id id) {
+  gs_id input;
+  const char *name = gs_arena_printf(e->a, "temp%d", e->nmems);
+  int source_line = gs_graph_node(e->g, id)->line;
+  int to = mem_temp(e, name, GS_F32, gs_graph_node(e->g, id)->dims, &input);
+  unit u = {.line = source_line};
+  add_stores(e, &u, to, id, false);
+  add_formula(e, &u, name, id);
+  gs_count all = {.coef = 1, .div = 1};
+  for (int i = 0; i < e->mems[to].ndims; i++)
+    if (dim_is_outer(e, e->mems[to].dim[i]))
+      all.dims |= (gs_dims)1 << e->mems[to].dim[i];
+    else
+      all.coef *= dim_size(e, e->mems[to].dim[i]);
+  mem_allocate_temp(e, to, all);
+  if (!e->status && !unit_holds(e, &u))
+    emit_fail(e, source_line, "no schedule covers this reduction");
+  *add_unit(e, u.kind) = u;
+  e->round_start = e->nunits; /* nothing joins it: what follows reads it */
+  replace(e, id, input);
+}
+
+/* A logsumexp over an outer dim is a maximum and a sum. */
+static gs_id plain_sum(emit *e, gs_id id) {
+  gs_node n = *gs_graph_node(e->g, id);
+  if (n.op != GS_OP_LOGSUMEXP) return 0;
+  gs_id top = gs_reduce(e->g, GS_OP_RMAX, n.arg[0], n.rdims);
+  gs_id rest = gs_op1(e->g, GS_OP_EXP, gs_op2(e->g, GS_OP_SUB, n.arg[0], top));
+  gs_id sum = gs_reduce(e->g, GS_OP_SUM, rest, n.rdims);
+  return gs_op2(e->g, GS_OP_ADD, top, gs_op1(e->g, GS_OP_LOG, sum));
+}
+
+/* Makes the reduction of a round that a job can't hold a temporary. */
+static bool cut_below(emit *e, gs_id root, bool self, int source_line) {
+  gs_id id = inner_below(e, root, self);
+  if (id) cut_inner(e, id);
+  else emit_fail(e, source_line, "no schedule covers this expression");
+  return id != 0;
+}
+
+/* One round's outer sums, ready to be made. */
+typedef struct ready {
+  gs_id id, input;
+  const char *name;
+  int total, unit_index;
+} ready;
+
+/* Called after the result that it becomes, where there is one. */
+static const char *total_name(emit *e, gs_id id) {
+  for (int i = 0; i < e->pass->nresults; i++)
+    if (e->results[i].expr == id) return e->results[i].name;
+  return gs_arena_printf(e->a, "total%d", e->nmems);
+}
+
+static bool add_column(emit *e, gs_id id, ready *r) {
+  gs_node n = *gs_graph_node(e->g, id);
+  unit job = {.line = n.line, .ncolumns = 1, .kept = n.dims};
+  where_at w;
+  where_loops(e, &w);
+  const char *name = total_name(e, id);
+  column *c = &job.columns[0];
+  c->op = n.op;
+  c->kept = n.dims;
+  c->rdims = n.rdims;
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if ((n.rdims >> d & 1) && dim_size(e, d) == 1) c->rdims &= ~((gs_dims)1 << d);
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if ((c->kept >> d & 1) && dim_size(e, d) == 1) c->kept &= ~((gs_dims)1 << d);
+  job.kept = c->kept;
+  c->value = lower(e, n.arg[0], &w);
+  c->name = name;
+  c->mem = mem_temp(e, gs_arena_printf(e->a, "%s_parts", name), GS_F32, n.dims, NULL);
+  add_formula(e, &job, name, id);
+  if (!job.kept) {
+    unit *u = add_unit(e, UNIT_ALL);
+    *u = job;
+    u->kind = UNIT_ALL;
+    u->rows = c->rdims;
+  } else if (!place(e, &job)) {
+    return false;
+  }
+  r->id = id;
+  r->name = name;
+  r->total = mem_temp(e, gs_arena_printf(e->a, "%s_sum", name), GS_F32, n.dims, &r->input);
+  e->mems[r->total].partials = c->mem;
+  e->mems[r->total].parts_op = n.op;
+  return true;
+}
+
+static void grouped_store(emit *e, unit *u, int to, gs_id expr, const where_at *w, bool add) {
+  gs_dims dims = 0;
+  for (int i = 0; i < e->mems[to].ndims; i++) dims |= (gs_dims)1 << e->mems[to].dim[i];
+  push_store(e, u, to, expr, w, dims, add);
+}
+
+static void add_sum_by(emit *e, gs_id id) {
+  gs_node n = *gs_graph_node(e->g, id);
+  where_at w;
+  where_loops(e, &w);
+  unit *u = add_unit(e, UNIT_SUM_BY);
+  u->line = n.line;
+  u->from = n.dim[0];
+  u->to = n.dim[1];
+  u->key = lower(e, n.arg[1], &w);
+  int to = -1;
+  if (e->vals[u->key].deps & ~((gs_dims)1 << u->from))
+    emit_fail(e, n.line, "the key of a grouped sum may depend on %s alone",
+              gs_graph_dim_at(e->g, u->from)->name);
+  for (int i = 0; i < e->pass->nresults && to < 0; i++)
+    if (e->results[i].expr == id && !e->done[i]) {
+      to = e->result_mem[i];
+      e->done[i] = true;
+      grouped_store(e, u, to, n.arg[0], &w, e->results[i].add);
+      add_formula(e, u, e->results[i].name, id);
+    }
+  if (to < 0) {
+    gs_id input;
+    const char *name = gs_arena_printf(e->a, "temp%d", e->nmems);
+    to = mem_temp(e, name, GS_F32, n.dims, &input);
+    gs_count all = {.coef = mem_packed(e, &e->mems[to]), .div = 1};
+    if (dim_is_outer(e, e->mems[to].dim[0])) all.dims = (gs_dims)1 << e->mems[to].dim[0];
+    else all.coef *= dim_size(e, e->mems[to].dim[0]);
+    mem_allocate_temp(e, to, all);
+    grouped_store(e, u, to, n.arg[0], &w, false);
+    add_formula(e, u, name, id);
+    replace(e, id, input);
+  }
+  e->round_start = e->nunits;
+}
+
+/* The unit that adds the parts of what unit k sums, with the results that follow from them alone. */
+static void add_total(emit *e, int k, ready *r, int n) {
+  unit *u = NULL;
+  for (int i = 0; i < n; i++) {
+    if (r[i].unit_index != k) continue;
+    if (!u) {
+      u = add_unit(e, UNIT_TOTAL);
+      u->parts_unit = k;
+      u->kept = e->units[k]->kept;
+    }
+    u->columns[u->ncolumns++] = (column){.mem = e->mems[r[i].total].partials,
+                                         .total = r[i].total,
+                                         .name = r[i].name,
+                                         .op = e->mems[r[i].total].parts_op,
+                                         .kept = u->kept};
+    replace(e, r[i].id, r[i].input);
+  }
+}
+
+static bool reads_only(emit *e, gs_id root, const unit *u) {
+  bool *seen = marks(e);
+  mark(e, root, seen);
+  bool any = false;
+  for (gs_id id = 1; id <= root; id++) {
+    if (!seen[id]) continue;
+    const gs_node *n = gs_graph_node(e->g, id);
+    if (is_reduction(n->op) || n->op == GS_OP_SUM_BY) return false;
+    if (n->op != GS_OP_INPUT) continue;
+    for (int i = 0; i < e->nmems; i++) {
+      const mem *m = &e->mems[i];
+      if (m->tensor != n->index || m->partials < 0) continue;
+      bool own = false;
+      for (int c = 0; c < u->ncolumns; c++) own |= u->columns[c].total == i;
+      if (!own) return false;
+      any = true;
+    }
+  }
+  return any;
+}
+
+static bool reads_mem(emit *e, gs_id root, int at) {
+  bool *seen = marks(e);
+  mark(e, root, seen);
+  for (gs_id id = 1; id <= root; id++)
+    if (seen[id] && gs_graph_node(e->g, id)->op == GS_OP_INPUT &&
+        gs_graph_node(e->g, id)->index == e->mems[at].tensor)
+      return true;
+  return false;
+}
+
+/* Results that are made where the parts are added; what others read is kept in a temporary. */
+static void finish_total(emit *e, unit *u) {
+  for (int i = 0; i < e->pass->nresults; i++) {
+    const gs_result *r = &e->results[i];
+    gs_dims dims = 0;
+    for (int k = 0; k < r->ndims; k++)
+      if (dim_size(e, r->dim[k]) != 1) dims |= (gs_dims)1 << r->dim[k];
+    if (e->done[i] || dims != u->kept || !reads_only(e, r->expr, u)) continue;
+    add_stores(e, u, e->result_mem[i], r->expr, r->add);
+    add_formula(e, u, r->name, r->expr);
+    e->done[i] = true;
+  }
+  for (int c = 0; c < u->ncolumns; c++) {
+    int total = u->columns[c].total;
+    bool wanted = false;
+    for (int i = 0; i < e->pass->nresults; i++)
+      wanted |= !e->done[i] && reads_mem(e, e->results[i].expr, total);
+    if (!wanted) continue;
+    gs_count all = {.coef = 1, .div = 1};
+    for (int k = 0; k < e->mems[total].ndims; k++)
+      all.coef *= dim_size(e, e->mems[total].dim[k]);
+    mem_allocate_temp(e, total, all);
+    gs_id in = gs_input(e->g, e->mems[total].tensor);
+    add_stores(e, u, total, in, false);
+  }
+}
+
+/* ---- rounds ---- */
+
+/* The outer sums below unfinished results that hold no other: at most max. */
+static int find_ready(emit *e, gs_id *ids, int max) {
+  int n = 0;
+  bool *seen = marks(e);
+  for (int i = 0; i < e->pass->nresults; i++)
+    if (!e->done[i]) mark(e, e->results[i].expr, seen);
+  for (gs_id id = 1; id < gs_graph_size(e->g) && n < max; id++)
+    if (seen[id] && is_outer_sum(e, id) && !outer_below(e, id, false)) ids[n++] = id;
+  return n;
+}
+
+/* Replaces or cuts what the sums of a round can't hold; true when something changed. */
+static bool prepare_sums(emit *e, const gs_id *ids, int n) {
+  for (int i = 0; i < n; i++) {
+    gs_id plain = plain_sum(e, ids[i]);
+    if (plain) {
+      replace(e, ids[i], plain);
+      return true;
+    }
+    bool scalar = gs_graph_node(e->g, ids[i])->dims == 0;
+    bool by = gs_graph_node(e->g, ids[i])->op == GS_OP_SUM_BY;
+    gs_id inner = scalar || by ? inner_below(e, ids[i], false) : 0;
+    if (!inner) continue;
+    cut_inner(e, inner);
+    return true;
+  }
+  return false;
+}
+
+static bool place_results(emit *e) {
+  for (int i = 0; i < e->pass->nresults; i++) {
+    const gs_result *r = &e->results[i];
+    if (e->done[i] || outer_below(e, r->expr, true)) continue;
+    unit job = {.line = first_line(e, r->expr)};
+    add_stores(e, &job, e->result_mem[i], r->expr, r->add);
+    add_formula(e, &job, r->name, r->expr);
+    if (!place(e, &job)) {
+      cut_below(e, r->expr, true, job.line);
+      return false;
+    }
+    e->done[i] = true;
+  }
+  return true;
+}
+
+static int unit_of_parts(const emit *e, int parts) {
+  for (int k = 0; k < e->nunits; k++)
+    for (int c = 0; c < e->units[k]->ncolumns; c++)
+      if (e->units[k]->kind != UNIT_TOTAL && e->units[k]->columns[c].mem == parts) return k;
+  return -1;
+}
+
+static void round_once(emit *e) {
+  gs_id ids[32], cut = 0;
+  e->round_start = e->nunits;
+  int n = find_ready(e, ids, 32), nready = 0;
+  if (prepare_sums(e, ids, n)) return;
+  if (!place_results(e)) return;
+  ready r[32];
+  for (int i = 0; i < n && !e->status; i++) {
+    if (gs_graph_node(e->g, ids[i])->op == GS_OP_SUM_BY) {
+      add_sum_by(e, ids[i]);
+    } else if (!add_column(e, ids[i], &r[nready])) {
+      cut = ids[i]; /* what is placed already keeps its number until it is replaced */
+      break;
+    } else {
+      nready++;
+    }
+  }
+  int made = e->nunits;
+  for (int i = 0; i < nready; i++)
+    r[i].unit_index = unit_of_parts(e, e->mems[r[i].total].partials);
+  for (int k = 0; k < made; k++) {
+    int before = e->nunits;
+    add_total(e, k, r, nready);
+    if (e->nunits > before) finish_total(e, e->units[before]);
+  }
+  if (cut) cut_below(e, cut, false, gs_graph_node(e->g, cut)->line);
+}
+
+gs_status schedule(emit *e) {
+  for (int guard = 0; guard < 64 && !e->status; guard++) {
+    bool all = true;
+    for (int i = 0; i < e->pass->nresults; i++) all &= e->done[i];
+    if (all) return GS_OK;
+    round_once(e);
+  }
+  if (!e->status) emit_fail(e, 0, "no schedule was found");
+  return e->status;
+}

@@ -1,0 +1,46 @@
+// total.cu: second stage of a sum over rows: adds the parts in order, then computes what follows from
+// the sums alone.
+
+//@ columns
+@{BANNER}
+GS_KERNEL(@{ENTRY}, @{THREADS}, 1,
+          @{PARAMS}) {
+  const i64 @{ROW} = GS_BID * @{THREADS} + GS_TID;
+  @{COUNT_PARTS}
+  if (@{ROW} < @{WIDTH}) {
+    @{SUMS}
+    for (i64 b = 0; b < parts; b++) {
+      @{ADD}
+    }
+    @{SUMMED}
+    @{BODY}
+  }
+}
+//@ warp
+@{BANNER}
+GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
+          @{PARAMS}) {
+  @{COUNT_PARTS}
+  @{SUMS}
+  for (i64 b = GS_TID; b < parts; b += 32) {
+    @{ADD}
+  }
+  @{SUMMED}
+  if (GS_TID == 0) {
+    @{BODY}
+  }
+}
+//@ single
+@{BANNER}
+GS_KERNEL(@{ENTRY}, @{THREADS}, 1,
+          @{PARAMS}) {
+  if (GS_TID == 0) {
+    @{COUNT_PARTS}
+    @{SUMS}
+    for (i64 b = 0; b < parts; b++) {
+      @{ADD}
+    }
+    @{SUMMED}
+    @{BODY}
+  }
+}
