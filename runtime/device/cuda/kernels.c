@@ -1,0 +1,174 @@
+/* kernels.c: kernels compiled, loaded, launched. */
+#include "device/cuda/machine.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ARGS 128
+
+static gs_func *find_func(const gs_cuda *m, const char *entry) {
+  for (size_t i = 0; i < m->nfuncs; i++)
+    if (strcmp(m->funcs[i]->entry, entry) == 0) return m->funcs[i];
+  return NULL;
+}
+
+static void free_func(gs_cuda *m, gs_func *f) {
+  if (!f) return;
+  if (f->module) m->driver.api.module_unload(f->module);
+  free(f->entry);
+  free(f->kinds);
+  free(f);
+}
+
+void gs_cuda_drop_funcs(gs_cuda *m) {
+  for (size_t i = 0; i < m->nfuncs; i++) free_func(m, m->funcs[i]);
+  free(m->funcs);
+  m->funcs = NULL;
+  m->nfuncs = m->func_cap = 0;
+}
+
+static unsigned char value_kind(gs_arg_kind k) {
+  if (k == GS_ARG_STRIDE || k == GS_ARG_DIM) return GS_VALUE_I64;
+  return k == GS_ARG_SCALAR ? GS_VALUE_F32 : GS_VALUE_PTR;
+}
+
+static gs_func *make_func(const gs_kernel *k) {
+  gs_func *f = calloc(1, sizeof *f);
+  if (!f) return NULL;
+  f->entry = strdup(k->entry);
+  f->kinds = calloc((size_t)k->nargs + 1, 1);
+  f->threads = k->threads;
+  f->nargs = k->nargs;
+  for (int i = 0; f->kinds && i < k->nargs; i++) f->kinds[i] = value_kind(k->args[i].kind);
+  return f;
+}
+
+static gs_status keep_func(gs_cuda *m, gs_func *f) {
+  if (m->nfuncs == m->func_cap) {
+    size_t cap = m->func_cap ? 2 * m->func_cap : 64;
+    gs_func **more = realloc(m->funcs, cap * sizeof *more);
+    if (!more) return GS_ERR_MEMORY;
+    m->funcs = more;
+    m->func_cap = cap;
+  }
+  m->funcs[m->nfuncs++] = f;
+  return GS_OK;
+}
+
+static gs_status load_func(gs_cuda *m, const gs_kernel *k, const gs_jit_code *c, gs_error *err) {
+  int major, minor;
+  gs_func *f = make_func(k);
+  if (!f || !f->entry || !f->kinds) {
+    free_func(m, f);
+    return gs_fail(err, GS_ERR_MEMORY, "no memory for kernel %s", k->entry);
+  }
+  gs_jit_version(m->jit, &major, &minor);
+  int code = m->driver.api.module_load(&f->module, c->data);
+  if (code == GS_CU_OK) code = m->driver.api.module_function(&f->function, f->module, k->entry);
+  gs_status st = GS_OK;
+  if (code != GS_CU_OK)
+    st = gs_cuda_fail(m, code, err, "loading kernel %s (%s, by NVRTC %d.%d; driver for CUDA %d.%d)",
+                      k->entry, m->target, major, minor, m->driver.version / 1000,
+                      m->driver.version % 1000 / 10);
+  else if (keep_func(m, f) != GS_OK)
+    st = gs_fail(err, GS_ERR_MEMORY, "no memory for kernel %s", k->entry);
+  if (st != GS_OK) free_func(m, f);
+  return st;
+}
+
+static gs_status check_kernel(const gs_cuda *m, const gs_kernel *k, gs_error *err) {
+  if (k->nargs > MAX_ARGS)
+    return gs_fail(err, GS_ERR_USE, "kernel %s takes %d arguments; %d is the most", k->entry,
+                   k->nargs, MAX_ARGS);
+  if (k->threads < 1 || k->threads > m->caps.max_threads)
+    return gs_fail(err, GS_ERR_USE, "kernel %s wants %d threads a block; %s has at most %d",
+                   k->entry, k->threads, m->gpu.name, m->caps.max_threads);
+  return GS_OK;
+}
+
+/* The kernels that this device has not compiled yet, each entry once. Returns how many. */
+static int list_new(const gs_cuda *m, const gs_kernel *const *k, int n, const gs_kernel **fresh) {
+  int count = 0;
+  for (int i = 0; i < n; i++) {
+    bool known = find_func(m, k[i]->entry) != NULL;
+    for (int j = 0; j < count && !known; j++) known = strcmp(fresh[j]->entry, k[i]->entry) == 0;
+    if (!known) fresh[count++] = k[i];
+  }
+  return count;
+}
+
+static gs_status compile_new(gs_cuda *m, const gs_kernel **fresh, int n, gs_error *err) {
+  gs_status st = GS_OK;
+  gs_jit_source *sources = calloc((size_t)n, sizeof *sources);
+  gs_jit_code *code = calloc((size_t)n, sizeof *code);
+  if (!sources || !code) {
+    st = gs_fail(err, GS_ERR_MEMORY, "no memory to compile %d kernels", n);
+    goto done;
+  }
+  for (int i = 0; i < n; i++)
+    sources[i] = (gs_jit_source){.prelude = gs_prelude(false),
+                                 .text = fresh[i]->text,
+                                 .entry = fresh[i]->entry,
+                                 .arch = m->target};
+  st = gs_jit_compile_many(m->jit, sources, n, m->compile_jobs, code, err);
+  for (int i = 0; i < n && st == GS_OK; i++) st = load_func(m, fresh[i], &code[i], err);
+done:
+  for (int i = 0; code && i < n; i++) gs_jit_code_free(&code[i]);
+  free(code);
+  free(sources);
+  return st;
+}
+
+gs_status gs_cuda_compile(gs_device *d, const gs_kernel *const *k, int n, gs_func **out,
+                          gs_error *err) {
+  gs_cuda *m = GS_CUDA_OF(d);
+  gs_status st = gs_cuda_enter_now(m, "compiling", err);
+  if (st != GS_OK || n <= 0) return st;
+  for (int i = 0; i < n; i++)
+    if ((st = check_kernel(m, k[i], err)) != GS_OK) return st;
+  const gs_kernel **fresh = calloc((size_t)n, sizeof *fresh);
+  if (!fresh) return gs_fail(err, GS_ERR_MEMORY, "no memory to compile %d kernels", n);
+  int count = list_new(m, k, n, fresh);
+  if (count) st = compile_new(m, fresh, count, err);
+  free(fresh);
+  for (int i = 0; i < n; i++) out[i] = st == GS_OK ? find_func(m, k[i]->entry) : NULL;
+  return st;
+}
+
+static gs_status fail_args(const gs_func *f, int i, int nargs, gs_error *err) {
+  if (i < 0)
+    return gs_fail(err, GS_ERR_USE, "kernel %s takes %d arguments and got %d", f->entry, f->nargs,
+                   nargs);
+  return gs_fail(err, GS_ERR_USE, "kernel %s, argument %d: wrong kind of value", f->entry, i);
+}
+
+gs_status gs_cuda_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *args, int nargs,
+                         gs_error *err) {
+  gs_cuda *m = GS_CUDA_OF(d);
+  gs_value values[MAX_ARGS];
+  void *params[MAX_ARGS];
+  if (nargs != f->nargs) return fail_args(f, -1, nargs, err);
+  for (int i = 0; i < nargs; i++) {
+    if (args[i].kind != f->kinds[i]) return fail_args(f, i, nargs, err);
+    values[i] = args[i]; /* the driver takes addresses of values that it may not treat as const */
+    if (args[i].kind == GS_VALUE_PTR)
+      params[i] = &values[i].ptr;
+    else if (args[i].kind == GS_VALUE_I64)
+      params[i] = &values[i].i64;
+    else
+      params[i] = &values[i].f32;
+  }
+  if (grid == 0) return GS_OK;
+  if (grid < 0 || grid > INT_MAX)
+    return gs_fail(err, GS_ERR_USE, "kernel %s: a grid of %lld blocks; 2147483647 is the most",
+                   f->entry, (long long)grid);
+  gs_status st = gs_cuda_enter(m, err);
+  if (st != GS_OK) return st;
+  m->last = f->entry;
+  int code = m->driver.api.launch(f->function, (unsigned)grid, 1, 1, (unsigned)f->threads, 1, 1, 0,
+                                  m->stream, params, NULL);
+  if (code == GS_CU_OK) return GS_OK;
+  return gs_cuda_fail(m, code, err, "launching kernel %s (%lld blocks of %d threads)", f->entry,
+                      (long long)grid, f->threads);
+}

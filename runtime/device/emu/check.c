@@ -1,0 +1,353 @@
+/* check.c: the checked mode: every access of a kernel comes here with its line.
+ *
+ * Found: accesses out of range or misaligned, reads of what nobody wrote, second writes of an
+ * output, races between threads of a block (two accesses, one a write, with no barrier between),
+ * races between blocks, barriers that not all reach, and whatever a barrier-free kernel must not
+ * do. Blocks run one after another here, so that reports do not depend on chance. The first report
+ * is kept; an access out of range goes to scratch memory, so that nothing crashes. */
+#include "device/emu/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ONE_THREAD, ONE_WARP, MANY_WARPS };
+
+/* ---- reports ---- */
+
+static void quote(char *out, size_t cap, const char *text, int line) {
+  for (int i = 1; i < line && text != NULL; i++) {
+    text = strchr(text, '\n');
+    if (text != NULL) text++;
+  }
+  if (text == NULL || line < 1) text = "";
+  text += strspn(text, " \t");
+  snprintf(out, cap, "%.*s", (int)strcspn(text, "\r\n"), text);
+}
+
+void emu_report(fiber *f, int line, const char *fmt, ...) {
+  worker *w = f->w;
+  emu *e = w->e;
+  const gs_func *k = w->job->f;
+  char what[1024], source[512];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(what, sizeof what, fmt, ap);
+  va_end(ap);
+  quote(source, sizeof source, k->text, line);
+  pthread_mutex_lock(&e->mutex);
+  if (!e->reported) {
+    e->reported = true;
+    gs_fail(&e->report, GS_ERR_CHECK, "kernel %s, line %d, block %lld, thread %d: %s\n  %d | %s",
+            k->entry, line, f->t.bid, f->t.tid, what, line, source);
+  }
+  pthread_mutex_unlock(&e->mutex);
+  atomic_store(&w->job->failed, true);
+}
+
+/* ---- who touched what ---- */
+
+static who me(const fiber *f, uint32_t stamp, int line) {
+  return (who){.stamp = stamp,
+               .block = (uint32_t)f->t.bid,
+               .sync = f->w->gen,
+               .warp = f->warp->gen,
+               .tid = (uint16_t)f->t.tid,
+               .line = (uint16_t)line};
+}
+
+/* Whether what `a` did, in this block, surely comes before what `b` does now. */
+static bool before(const who *a, const who *b) {
+  if (a->tid == b->tid || a->sync != b->sync) return true;
+  return (a->tid >> 5) == (b->tid >> 5) && a->warp != b->warp;
+}
+
+/* Whether a read that the record tells of may run at the same time as a write by `b`. */
+static bool readers_clash(const who *r, const who *b) {
+  if (r->sync != b->sync) return false;
+  if (r->span == ONE_THREAD) return !before(r, b);
+  if (r->span == ONE_WARP && (r->tid >> 5) == (b->tid >> 5)) return r->warp == b->warp;
+  return true;
+}
+
+static void note_read(who *r, who now) {
+  if (r->stamp != now.stamp) {
+    *r = now;
+    return;
+  }
+  bool others = r->other_blocks || r->block != now.block;
+  bool same_warp = (r->tid >> 5) == (now.tid >> 5);
+  if (r->block != now.block || r->sync != now.sync ||
+      (same_warp && r->span != MANY_WARPS && r->warp != now.warp)) {
+    *r = now;
+  } else if (!same_warp || r->span == MANY_WARPS) {
+    r->span = MANY_WARPS;
+  } else if (r->tid != now.tid) {
+    r->span = ONE_WARP;
+  }
+  r->other_blocks = others;
+}
+
+typedef struct target { /* for messages */
+  const char *name;
+  long long index;
+} target;
+
+static void race(fiber *f, int line, target x, const char *now, const who *then, const char *did) {
+  if (then->block != (uint32_t)f->t.bid)
+    emu_report(f, line,
+               "race between blocks: %s[%lld] is %s, and was %s by block %u (thread %u, line "
+               "%u) in the same launch",
+               x.name, x.index, now, did, then->block, then->tid, then->line);
+  else
+    emu_report(f, line,
+               "data race: %s[%lld] is %s, and was %s by thread %u (line %u) with no barrier "
+               "between",
+               x.name, x.index, now, did, then->tid, then->line);
+}
+
+static void check_read(fiber *f, cell *c, who now, target x) {
+  const who *w = &c->writer;
+  if (w->stamp == now.stamp && (w->block != now.block || !before(w, &now)))
+    race(f, now.line, x, "read", w, "written");
+  note_read(&c->reader, now);
+}
+
+static void check_write(fiber *f, cell *c, who now, target x) {
+  const who *w = &c->writer, *r = &c->reader;
+  if (w->stamp == now.stamp && (w->block != now.block || !before(w, &now)))
+    race(f, now.line, x, "written", w, "written");
+  else if (r->stamp == now.stamp && r->block == now.block && readers_clash(r, &now))
+    race(f, now.line, x, "written", r, "read");
+  else if (r->stamp == now.stamp && (r->other_blocks || r->block != now.block))
+    race(f, now.line, x, "written", r, "read");
+  c->writer = now;
+}
+
+/* ---- global memory ---- */
+
+static bool in_range(fiber *f, const view *v, const char *name, long long index, int size,
+                     int count, int line) {
+  long long extent = (long long)(v->bytes / (size_t)size);
+  if (index < 0 || index > extent - count) {
+    if (count == 1)
+      emu_report(f, line, "out of bounds: %s[%lld], its extent is %lld", name, index, extent);
+    else
+      emu_report(f, line, "out of bounds: %s[%lld..%lld], its extent is %lld", name, index,
+                 index + count - 1, extent);
+    return false;
+  }
+  size_t address = (size_t)v->ptr + (size_t)index * (size_t)size;
+  if (address % ((size_t)size * (size_t)count) != 0) {
+    emu_report(f, line, "misaligned: %s[%lld], %d elements of %d bytes at once", name, index, count,
+               size);
+    return false;
+  }
+  return true;
+}
+
+static void check_element(fiber *f, const view *v, const param *p, long long index, int size,
+                          int access, int line) {
+  size_t at = (size_t)index * (size_t)size;
+  worker *w = f->w;
+  target x = {p->name, index};
+  cell *c = v->cells ? &v->cells[at] : NULL;
+  if (access == GS_EMU_READ) {
+    if (memchr(v->init + at, 0, (size_t)size) != NULL)
+      emu_report(f, line, "uninitialised: %s[%lld] is read but nothing wrote it", p->name, index);
+    if (c != NULL && p->kind == P_IN && c->writer.stamp == w->job->stamp)
+      emu_report(f, line,
+                 "%s[%lld] is read as GS_IN but line %u writes it in the same launch: the GPU "
+                 "may read an old value",
+                 p->name, index, c->writer.line);
+    if (c != NULL) check_read(f, c, me(f, w->job->stamp, line), x);
+    return;
+  }
+  memset(v->init + at, 1, (size_t)size);
+  if (c == NULL) return;
+  if (p->kind == P_OUT && c->writer.stamp == w->job->stamp)
+    emu_report(f, line,
+               "double write: %s[%lld] was written by block %u, thread %u (line %u) in the "
+               "same launch",
+               p->name, index, c->writer.block, c->writer.tid, c->writer.line);
+  check_write(f, c, me(f, w->job->stamp, line), x);
+}
+
+static void *global_access(gs_emu_thread *t, int arg, long long index, int size, int count,
+                           int access, int line) {
+  fiber *f = (fiber *)t;
+  worker *w = f->w;
+  const view *v = &w->job->views[arg];
+  const param *p = &w->job->f->params[arg];
+  if (!in_range(f, v, p->name, index, size, count, line)) {
+    memset(w->scratch, 0, sizeof w->scratch);
+    return w->scratch;
+  }
+  for (int i = 0; i < count; i++) check_element(f, v, p, index + i, size, access, line);
+  return v->ptr + index * size;
+}
+
+/* A view of each pointer. Records of who touched what are kept only where somebody may write. */
+static bool overlaps_written(const gs_func *f, const gs_value *args, int which) {
+  for (int i = 0; i < f->nparams; i++) {
+    if (f->params[i].kind != P_OUT && f->params[i].kind != P_INOUT) continue;
+    if (args[i].ptr < args[which].ptr + args[which].bytes &&
+        args[which].ptr < args[i].ptr + args[i].bytes)
+      return true;
+  }
+  return false;
+}
+
+gs_status emu_views(emu *e, const gs_func *f, const gs_value *args, view *views, gs_error *err) {
+  for (int i = 0; i < f->nparams; i++) {
+    views[i] = (view){0};
+    if (args[i].kind != GS_VALUE_PTR || args[i].bytes == 0) continue;
+    allocation *a = emu_find(e, args[i].ptr, args[i].bytes);
+    if (a == NULL) {
+      emu_need(e, args[i].ptr, args[i].bytes, f->params[i].name, err);
+      return gs_fail_in(err, "kernel %s", f->entry);
+    }
+    size_t at = (size_t)(args[i].ptr - a->ptr);
+    views[i].ptr = (char *)(uintptr_t)args[i].ptr;
+    views[i].bytes = args[i].bytes;
+    views[i].init = a->init + at;
+    if (overlaps_written(f, args, i)) views[i].cells = a->cells + at;
+  }
+  return GS_OK;
+}
+
+/* ---- shared memory ---- */
+
+void emu_check_block(worker *w) {
+  w->stamp = ++w->e->blocks_run;
+  w->narrays = 0;
+}
+
+static int declare(gs_emu_thread *t, const char *name, int size, long long count, int line) {
+  fiber *f = (fiber *)t;
+  worker *w = f->w;
+  int i = t->nshared++;
+  if (w->job->f->code->barrier_free)
+    emu_report(f, line, "shared memory (%s) in a kernel declared barrier-free", name);
+  if (i >= MAX_SHARED) {
+    emu_report(f, line, "more than %d shared arrays", MAX_SHARED);
+    return MAX_SHARED - 1;
+  }
+  shared_array a = {name, size, line, count, t->shared_used - (unsigned)(size * count)};
+  if (t->shared_used > t->shared_limit) a.count = 0; /* reported by emu_shared_full */
+  if (i == w->narrays)
+    w->arrays[w->narrays++] = a;
+  else if (w->arrays[i].line != line)
+    emu_report(f, line,
+               "threads of a block declare different shared arrays: %s here, %s at line %d", name,
+               w->arrays[i].name, w->arrays[i].line);
+  return i;
+}
+
+static void *shared_access(gs_emu_thread *t, int array, long long index, int size, int access,
+                           int line) {
+  fiber *f = (fiber *)t;
+  worker *w = f->w;
+  const shared_array *a = &w->arrays[array];
+  if (index < 0 || index >= a->count) {
+    emu_report(f, line, "out of bounds: shared %s[%lld], its extent is %lld", a->name, index,
+               a->count);
+    memset(w->scratch, 0, sizeof w->scratch);
+    return w->scratch;
+  }
+  size_t at = a->offset + (size_t)index * (size_t)size;
+  cell *c = &w->shared_cells[at];
+  target x = {a->name, index};
+  who now = me(f, w->stamp, line);
+  if (access == GS_EMU_READ && c->writer.stamp != w->stamp)
+    emu_report(f, line,
+               "uninitialised: shared %s[%lld] is read but no thread of this block wrote it",
+               a->name, index);
+  if (access == GS_EMU_READ)
+    check_read(f, c, now, x);
+  else
+    check_write(f, c, now, x);
+  return w->shared + at;
+}
+
+/* ---- meetings ---- */
+
+/* True when the kernel may not meet at all. */
+static bool refuse(gs_emu_thread *t, const char *what, int line) {
+  fiber *f = (fiber *)t;
+  if (!f->w->job->f->code->barrier_free) return false;
+  emu_report(f, line, "%s in a kernel declared barrier-free", what);
+  return true;
+}
+
+/* All of a block come to the same place: the first to arrive says which. */
+static void same_place(fiber *f, int arrived, int *place, int line, const char *what) {
+  if (arrived == 0)
+    *place = line;
+  else if (*place != line)
+    emu_report(f, line, "divergent %s: this thread is here while others are at line %d", what,
+               *place);
+}
+
+static void checked_sync(gs_emu_thread *t, int line) {
+  fiber *f = (fiber *)t;
+  if (refuse(t, "a barrier", line)) return;
+  same_place(f, f->w->arrived, &f->w->line, line, "barrier");
+  emu_sync(t, line);
+}
+static void checked_syncwarp(gs_emu_thread *t, int line) {
+  fiber *f = (fiber *)t;
+  if (refuse(t, "a warp barrier", line)) return;
+  same_place(f, f->warp->arrived, &f->warp->line, line, "warp barrier");
+  emu_syncwarp(t, line);
+}
+static float checked_group(gs_emu_thread *t, float v, int op, int lanes, int line) {
+  fiber *f = (fiber *)t;
+  if (refuse(t, "a collective", line)) return v;
+  same_place(f, f->warp->arrived, &f->warp->line, line, "collective");
+  return emu_group(t, v, op, lanes, line);
+}
+static float checked_block(gs_emu_thread *t, float v, int op, int line) {
+  fiber *f = (fiber *)t;
+  if (refuse(t, "a collective", line)) return v;
+  same_place(f, f->w->arrived, &f->w->line, line, "collective");
+  return emu_block(t, v, op, line);
+}
+static void checked_shared_full(gs_emu_thread *t, const char *name, int line) {
+  if (!refuse(t, "shared memory", line)) emu_shared_full(t, name, line);
+}
+
+const gs_emu_runtime emu_checked_runtime = {
+    .sync = checked_sync,
+    .syncwarp = checked_syncwarp,
+    .group = checked_group,
+    .block = checked_block,
+    .shared_full = checked_shared_full,
+    .global = global_access,
+    .local = shared_access,
+    .declare = declare,
+};
+
+/* ---- barrier-free kernels ---- */
+
+void emu_run_free_checked(worker *w) {
+  job *j = w->job;
+  int n = j->f->code->threads;
+  static const uint32_t never = 0;
+  fiber f = {.gen = &never, .w = w, .what = 'r'};
+  f.t.rt = &emu_checked_runtime;
+  f.t.nblocks = j->count;
+  f.t.shared = w->shared;
+  f.t.shared_limit = (unsigned)w->e->base.caps->shared_per_block;
+  while (emu_take(w, &f.t.bid)) {
+    emu_check_block(w);
+    for (int i = 0; i < n; i++) {
+      f.t.tid = j->reverse ? n - 1 - i : i;
+      f.lane = f.t.tid & 31;
+      f.warp = &w->warps[f.t.tid >> 5];
+      f.t.shared_used = 0;
+      f.t.nshared = 0;
+      j->f->code->one(&f.t, j->args);
+    }
+  }
+}

@@ -1,0 +1,399 @@
+/* fiber.c: CUDA threads as fibers, and how they meet.
+ *
+ * A fiber that must wait names a generation counter and goes on when that counter has moved; it
+ * gives the processor to the next lane of its warp, or, when none there can run, to the next warp.
+ * The last to arrive does the work of all (a sum over the warp, say), moves the counter and goes on
+ * without waiting, so that a meeting costs one switch a thread. The end of a block is a meeting
+ * too: the last to end takes the next block. When nobody can run, the threads wait for each other:
+ * that is reported, never a hang. */
+#include "device/emu/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STACK = 128 * 1024 };
+
+/* ---- the switch ---- */
+
+#if defined(__x86_64__) && !defined(GS_FIBER_UCONTEXT)
+void gs_fiber_switch(void **save, void *to);
+void gs_fiber_begin(void);
+__asm__(".text\n"
+        ".globl gs_fiber_switch\n.hidden gs_fiber_switch\n.type gs_fiber_switch,@function\n"
+        "gs_fiber_switch:\n"
+        "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+        "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
+        "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
+        "  ret\n.size gs_fiber_switch,.-gs_fiber_switch\n"
+        ".globl gs_fiber_begin\n.hidden gs_fiber_begin\n.type gs_fiber_begin,@function\n"
+        "gs_fiber_begin:\n  movq %r12, %rdi\n  callq *%r13\n  ud2\n"
+        ".size gs_fiber_begin,.-gs_fiber_begin\n");
+static void *fiber_stack(char *top, void (*body)(fiber *), fiber *f) {
+  uint64_t *sp = (uint64_t *)(void *)top; /* r15 r14 r13 r12 rbx rbp, then where to return to */
+  *--sp = 0; /* twice: the stack is 16-byte aligned where gs_fiber_begin calls */
+  *--sp = 0;
+  *--sp = (uint64_t)(uintptr_t)gs_fiber_begin;
+  *--sp = 0;
+  *--sp = 0;
+  *--sp = (uint64_t)(uintptr_t)f;
+  *--sp = (uint64_t)(uintptr_t)body;
+  *--sp = 0;
+  *--sp = 0;
+  return sp;
+}
+static void fiber_drop(void *sp) {
+  (void)sp;
+}
+
+#elif defined(__aarch64__) && !defined(GS_FIBER_UCONTEXT)
+void gs_fiber_switch(void **save, void *to);
+void gs_fiber_begin(void);
+__asm__(".text\n"
+        ".globl gs_fiber_switch\n.hidden gs_fiber_switch\n.type gs_fiber_switch,%function\n"
+        "gs_fiber_switch:\n"
+        "  sub sp, sp, #160\n"
+        "  stp x19, x20, [sp, #0]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n"
+        "  stp x25, x26, [sp, #48]\n  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"
+        "  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n  stp d12, d13, [sp, #128]\n"
+        "  stp d14, d15, [sp, #144]\n"
+        "  mov x9, sp\n  str x9, [x0]\n  mov sp, x1\n"
+        "  ldp x19, x20, [sp, #0]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n"
+        "  ldp x25, x26, [sp, #48]\n  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
+        "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n"
+        "  ldp d14, d15, [sp, #144]\n"
+        "  add sp, sp, #160\n  ret\n.size gs_fiber_switch,.-gs_fiber_switch\n"
+        ".globl gs_fiber_begin\n.hidden gs_fiber_begin\n.type gs_fiber_begin,%function\n"
+        "gs_fiber_begin:\n  mov x0, x19\n  blr x20\n  brk #0\n"
+        ".size gs_fiber_begin,.-gs_fiber_begin\n");
+static void *fiber_stack(char *top, void (*body)(fiber *), fiber *f) {
+  uint64_t *sp = (uint64_t *)(void *)(top - 160);
+  memset(sp, 0, 160);
+  sp[0] = (uint64_t)(uintptr_t)f;
+  sp[1] = (uint64_t)(uintptr_t)body;
+  sp[11] = (uint64_t)(uintptr_t)gs_fiber_begin;
+  return sp;
+}
+static void fiber_drop(void *sp) {
+  (void)sp;
+}
+
+#else
+#include <ucontext.h>
+static void gs_fiber_switch(void **save, void *to) {
+  if (*save == NULL) *save = calloc(1, sizeof(ucontext_t));
+  if (*save == NULL) abort();
+  swapcontext(*save, to);
+}
+static void fiber_enter(unsigned f0, unsigned f1, unsigned b0, unsigned b1) {
+  fiber *f = (fiber *)(uintptr_t)((uint64_t)f0 | (uint64_t)f1 << 32);
+  void (*body)(fiber *) = (void (*)(fiber *))(uintptr_t)((uint64_t)b0 | (uint64_t)b1 << 32);
+  body(f);
+}
+static void *fiber_stack(char *top, void (*body)(fiber *), fiber *f) {
+  ucontext_t *u = calloc(1, sizeof *u);
+  if (u == NULL || getcontext(u) != 0) abort();
+  uint64_t a = (uintptr_t)f, b = (uintptr_t)body;
+  u->uc_stack.ss_sp = top - STACK / 2;
+  u->uc_stack.ss_size = STACK / 2;
+  makecontext(u, (void (*)(void))fiber_enter, 4, (unsigned)a, (unsigned)(a >> 32), (unsigned)b,
+              (unsigned)(b >> 32));
+  return u;
+}
+static void fiber_drop(void *sp) {
+  free(sp);
+}
+#endif
+
+/* Functions that run on a fiber's stack are opaque to AddressSanitizer. */
+#define ON_FIBER __attribute__((no_sanitize("address")))
+
+/* ---- waiting ---- */
+
+ON_FIBER static bool runnable(const fiber *f) {
+  return *f->gen != f->seen;
+}
+
+ON_FIBER static fiber *find_runnable(fiber *f) {
+  for (fiber *g = f->next; g != f; g = g->next)
+    if (runnable(g)) return g;
+  worker *w = f->w;
+  int n = w->threads, step = w->job->reverse ? n - 32 : 32;
+  int first = (f->t.tid & ~31) | (w->job->reverse ? 31 : 0); /* the lane that starts a warp */
+  for (int at = (first + step) % n; at != first; at = (at + step) % n) {
+    fiber *g = &w->fibers[at];
+    for (int i = 0; i < 32; i++, g = g->next)
+      if (runnable(g)) return g;
+  }
+  return NULL;
+}
+
+/* Leaves all fibers of the block where they are and goes back to the worker. */
+ON_FIBER static void abandon(fiber *f) {
+  worker *w = f->w;
+  w->made = -1;
+  gs_fiber_switch(&f->sp, w->main_sp);
+}
+
+static const char *doing(const fiber *f) {
+  return f->what == 'e' ? "have ended" : "wait elsewhere";
+}
+
+/* Nobody can run: says which threads wait where, and which are missing. */
+static void report_stuck(fiber *f) {
+  worker *w = f->w;
+  const fiber *here = NULL, *other = NULL;
+  for (int i = 0; i < w->threads && !here; i++)
+    if (w->fibers[i].what != 'e') here = &w->fibers[i];
+  if (here == NULL) here = f;
+  int same = 0, apart = 0;
+  int lo = here->what == 's' ? 0 : here->t.tid & ~31, n = here->what == 's' ? w->threads : 32;
+  for (int i = lo; i < lo + n; i++) {
+    const fiber *g = &w->fibers[i];
+    bool is_same = g->what == here->what && g->line == here->line;
+    same += is_same;
+    apart += !is_same;
+    if (!is_same && other == NULL) other = g;
+  }
+  const char *place = here->what == 's'   ? "barrier"
+                      : here->what == 'w' ? "warp barrier"
+                                          : "collective";
+  char where[64] = "";
+  if (other != NULL && other->what != 'e')
+    snprintf(where, sizeof where, " at line %d", other->line);
+  emu_report((fiber *)here, here->line,
+             "divergent %s: %d threads of %d are here, while %d %s%s (the first is thread %d)",
+             place, same, n, apart, other ? doing(other) : "are missing", where,
+             other ? other->t.tid : -1);
+}
+
+ON_FIBER static void wait(fiber *f, const uint32_t *gen, char what, int line) {
+  f->gen = gen;
+  f->seen = *gen;
+  f->what = what;
+  f->line = line;
+  fiber *g = f->next;
+  if (!runnable(g)) g = find_runnable(f);
+  if (g == NULL) {
+    report_stuck(f);
+    abandon(f);
+  } else {
+    gs_fiber_switch(&f->sp, g->sp);
+  }
+}
+
+/* ---- meetings ---- */
+
+ON_FIBER void emu_sync(gs_emu_thread *t, int line) {
+  fiber *f = (fiber *)t;
+  worker *w = f->w;
+  if (++w->arrived < w->threads) {
+    wait(f, &w->gen, 's', line);
+  } else {
+    w->arrived = 0;
+    w->gen++;
+  }
+}
+
+ON_FIBER void emu_syncwarp(gs_emu_thread *t, int line) {
+  fiber *f = (fiber *)t;
+  warp *p = f->warp;
+  if (++p->arrived < 32) {
+    wait(f, &p->gen, 'w', line);
+  } else {
+    p->arrived = 0;
+    p->gen++;
+  }
+}
+
+/* a op b as the prelude computes it: a NaN loses to a number, -0 is below +0. */
+static inline float combine(int op, float a, float b) {
+  uint32_t x, y;
+  memcpy(&x, &a, 4);
+  memcpy(&y, &b, 4);
+  if (op == GS_EMU_SUM) return a + b;
+  uint32_t z = op == GS_EMU_MAX ? x & y : x | y;
+  float tie, r = (op == GS_EMU_MAX ? a > b : a < b) ? a : b;
+  memcpy(&tie, &z, 4);
+  r = a == b ? tie : r;
+  return b != b ? a : r;
+}
+
+/* The butterfly over lane distances n/2 ... 1, in place; v[0] alone is valid when n is 32. */
+static inline void butterfly_as(int op, float v[32], int n) {
+  if (n == 32) {
+    for (int o = 16; o > 0; o >>= 1)
+      for (int i = 0; i < o; i++) v[i] = combine(op, v[i], v[i + o]);
+    return;
+  }
+  for (int o = n / 2; o > 0; o >>= 1) {
+    float u[32];
+    for (int i = 0; i < 32; i++) u[i] = combine(op, v[i], v[i ^ o]);
+    memcpy(v, u, sizeof u);
+  }
+}
+static void butterfly(int op, float v[32], int n) {
+  if (op == GS_EMU_SUM)
+    butterfly_as(GS_EMU_SUM, v, n);
+  else if (op == GS_EMU_MAX)
+    butterfly_as(GS_EMU_MAX, v, n);
+  else
+    butterfly_as(GS_EMU_MIN, v, n);
+}
+
+ON_FIBER float emu_group(gs_emu_thread *t, float v, int op, int lanes, int line) {
+  fiber *f = (fiber *)t;
+  warp *p = f->warp;
+  p->in[f->lane] = v;
+  if (++p->arrived < 32) {
+    wait(f, &p->gen, 'c', line);
+  } else {
+    memcpy(p->out, p->in, sizeof p->out);
+    butterfly(op, p->out, lanes);
+    p->arrived = 0;
+    p->gen++;
+  }
+  return p->out[lanes == 32 ? 0 : f->lane];
+}
+
+static float block_tree(int op, float *v, int threads) {
+  static const float identity[] = {0.0f, -__builtin_inff(), __builtin_inff()};
+  int n = threads / 32;
+  float r[32];
+  for (int i = 0; i < 32; i++) {
+    if (i < n) butterfly(op, v + 32 * i, 32);
+    r[i] = i < n ? v[32 * i] : identity[op];
+  }
+  if (n > 1) butterfly(op, r, 32);
+  return r[0];
+}
+
+ON_FIBER float emu_block(gs_emu_thread *t, float v, int op, int line) {
+  fiber *f = (fiber *)t;
+  worker *w = f->w;
+  w->in[t->tid] = v;
+  if (++w->arrived < w->threads) {
+    wait(f, &w->gen, 's', line);
+  } else {
+    w->result = block_tree(op, w->in, w->threads);
+    w->arrived = 0;
+    w->gen++;
+  }
+  return w->result;
+}
+
+ON_FIBER void emu_shared_full(gs_emu_thread *t, const char *name, int line) {
+  fiber *f = (fiber *)t;
+  emu_report(f, line, "shared memory: %u bytes with %s, but a block has %u", t->shared_used, name,
+             t->shared_limit);
+  abandon(f);
+}
+
+const gs_emu_runtime emu_plain_runtime = {
+    .sync = emu_sync,
+    .syncwarp = emu_syncwarp,
+    .group = emu_group,
+    .block = emu_block,
+    .shared_full = emu_shared_full,
+};
+
+/* ---- blocks ---- */
+
+/* The end of a block is a meeting: the last one in takes the next block, or leaves for the worker.
+ */
+ON_FIBER static void finish(fiber *f) {
+  worker *w = f->w;
+  if (++w->ended < w->threads) {
+    wait(f, &w->end_gen, 'e', 0);
+    return;
+  }
+  w->ended = 0;
+  if (emu_take(w, &w->bid)) {
+    if (w->e->o.checked) emu_check_block(w);
+    w->end_gen++;
+    return;
+  }
+  f->gen = &w->end_gen;
+  f->seen = w->end_gen;
+  gs_fiber_switch(&f->sp, w->main_sp);
+}
+
+ON_FIBER static void fiber_main(fiber *f) {
+  for (;;) {
+    worker *w = f->w;
+    f->t.bid = w->bid;
+    f->t.shared_used = 0;
+    f->t.nshared = 0;
+    f->what = 'r';
+    w->job->f->code->one(&f->t, w->job->args);
+    finish(f);
+  }
+}
+
+/* Gives fibers [made, n) their stacks, 64 bytes apart within a page, so that the same variables of
+ * different threads do not all fall into one set of the cache. */
+static void make_fibers(worker *w, int n) {
+  if (w->made < 0) {
+    for (int i = 0; i < MAX_THREADS; i++) {
+      if (w->fibers[i].sp) fiber_drop(w->fibers[i].sp);
+      w->fibers[i].sp = NULL;
+    }
+    w->made = 0;
+  }
+  for (int i = w->made; i < n; i++) {
+    fiber *f = &w->fibers[i];
+    char *top = w->stacks + (size_t)(i + 1) * STACK - 64 * (size_t)(i % 64);
+    f->t.tid = i;
+    f->t.rt = w->e->o.checked ? &emu_checked_runtime : &emu_plain_runtime;
+    f->t.shared = w->shared;
+    f->t.shared_limit = (unsigned)w->e->base.caps->shared_per_block;
+    f->w = w;
+    f->lane = i & 31;
+    f->warp = &w->warps[i >> 5];
+    f->gen = &w->end_gen;
+    f->seen = w->end_gen;
+    f->sp = fiber_stack(top, fiber_main, f);
+  }
+  if (n > w->made) w->made = n;
+}
+
+gs_status emu_fibers_ready(worker *w, gs_error *err) {
+  if (w->fibers == NULL) w->fibers = calloc(MAX_THREADS, sizeof *w->fibers);
+  if (w->stacks == NULL) w->stacks = emu_pages((size_t)MAX_THREADS * STACK);
+  if (w->shared == NULL) w->shared = emu_pages((size_t)w->e->base.caps->shared_per_block);
+  if (w->e->o.checked && w->shared_cells == NULL)
+    w->shared_cells = emu_pages((size_t)w->e->base.caps->shared_per_block * sizeof(cell));
+  if (!w->fibers || !w->stacks || !w->shared || (w->e->o.checked && !w->shared_cells))
+    return gs_fail(err, GS_ERR_MEMORY, "no memory for the emulator's threads");
+  return GS_OK;
+}
+
+void emu_fibers_run(worker *w) {
+  int n = w->job->f->code->threads;
+  bool back = w->job->reverse;
+  make_fibers(w, n);
+  w->threads = n;
+  w->arrived = w->ended = 0;
+  for (int i = 0; i < n; i++) {
+    fiber *f = &w->fibers[i];
+    int lane = back ? (f->lane + 31) % 32 : (f->lane + 1) % 32;
+    f->next = &w->fibers[(i & ~31) | lane];
+    f->t.nblocks = w->job->count;
+  }
+  for (int i = 0; i < n / 32; i++) w->warps[i].arrived = 0;
+  if (!emu_take(w, &w->bid)) return;
+  if (w->e->o.checked) emu_check_block(w);
+  w->end_gen++;
+  gs_fiber_switch(&w->main_sp, w->fibers[back ? n - 1 : 0].sp);
+}
+
+void emu_fibers_free(worker *w) {
+  if (w->fibers != NULL)
+    for (int i = 0; i < MAX_THREADS; i++)
+      if (w->fibers[i].sp) fiber_drop(w->fibers[i].sp);
+  free(w->fibers);
+  emu_unpages(w->stacks, (size_t)MAX_THREADS * STACK);
+  size_t shared = (size_t)w->e->base.caps->shared_per_block;
+  emu_unpages(w->shared, shared);
+  emu_unpages(w->shared_cells, shared * sizeof(cell));
+}

@@ -1,0 +1,228 @@
+/* internal.h: the emulator's own records. Private to runtime/device/emu.
+ *
+ * A launch is a job; workers take its blocks. A worker runs one block at a time: a barrier-free one
+ * as a loop, any other as fibers, one a CUDA thread. See fiber.c for how fibers meet. */
+#ifndef GS_EMU_INTERNAL_H
+#define GS_EMU_INTERNAL_H
+
+#include "../../../templates/emu_abi.h"
+#include "base/text.h"
+#include "device/emu/blas.h"
+#include "device/emu/emu.h"
+#include "device/ops.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { MAX_THREADS = 1024, MAX_WARPS = 32, MAX_PARAMS = 128, MAX_SHARED = 32 };
+
+/* ---- checked mode: what is known of one element ---- */
+
+/* Who touched an element last. A stamp names the launch (global) or the block run (shared) it is
+ * of; an old stamp is no record. Epochs count barriers: `sync` of the block, `warp` of the warp. */
+typedef struct who {
+  uint32_t stamp, block, sync, warp;
+  uint16_t tid, line;
+  uint8_t span;      /* readers: one thread, lanes of one warp, or several warps */
+  bool other_blocks; /* readers: of more than one block */
+} who;
+typedef struct cell {
+  who writer, reader;
+} cell;
+
+typedef struct allocation {
+  gs_ptr ptr;
+  size_t bytes;
+  unsigned char *init; /* checked: 1 for each byte that something wrote */
+  cell *cells;         /* checked: one a byte, pages appear when touched */
+} allocation;
+
+/* ---- kernels ---- */
+
+typedef enum param_kind { P_IN, P_OUT, P_INOUT, P_STEP, P_I64, P_F32 } param_kind;
+typedef struct param {
+  param_kind kind;
+  char name[48];
+} param;
+
+struct gs_func {
+  struct gs_func *next;
+  char *entry, *text;
+  const gs_emu_entry *code;
+  int nparams;
+  param params[MAX_PARAMS];
+};
+
+/* A pointer argument as the checks see it. */
+typedef struct view {
+  char *ptr;
+  size_t bytes;
+  unsigned char *init;
+  cell *cells; /* NULL: nobody writes here in this launch */
+} view;
+
+typedef struct job {
+  const gs_func *f; /* a launch: blocks of f */
+  const gs_emu_arg *args;
+  const view *views;                           /* checked */
+  void (*task)(void *data, int64_t i, int by); /* or: plain tasks */
+  void *data;
+  int64_t count, chunk; /* blocks or tasks, and how many a worker takes at once */
+  atomic_llong next;
+  atomic_bool failed;
+  bool reverse;
+  uint32_t stamp;
+} job;
+
+/* ---- workers and fibers ---- */
+
+typedef struct fiber {
+  gs_emu_thread t; /* first: kernels see this */
+  void *sp;
+  const uint32_t *gen; /* runnable when *gen is no longer `seen` */
+  uint32_t seen;
+  int lane, line;
+  char what;          /* why it waits: 's' barrier, 'w' warp barrier, 'c' collective, 'e' ended */
+  struct fiber *next; /* the next lane of its warp, in running order */
+  struct warp *warp;
+  struct worker *w;
+} fiber;
+
+typedef struct warp {
+  float in[32], out[32];
+  uint32_t gen;
+  int arrived, op, lanes, line;
+} warp;
+
+typedef struct shared_array {
+  const char *name;
+  int size, line;
+  long long count;
+  unsigned offset;
+} shared_array;
+
+typedef struct worker {
+  struct emu *e;
+  pthread_t thread;
+  int index;
+  job *job;
+  int64_t lo, hi; /* blocks taken, not yet run */
+  long long bid;  /* the block that runs */
+  /* fibers */
+  fiber *fibers;
+  warp warps[MAX_WARPS];
+  char *stacks, *shared;
+  void *main_sp;
+  int threads, made; /* of this launch; fibers that have a stack */
+  uint32_t gen, end_gen;
+  int arrived, ended, line, op;
+  bool finished;
+  float in[MAX_THREADS], result;
+  /* checked */
+  cell *shared_cells;
+  shared_array arrays[MAX_SHARED];
+  int narrays;
+  uint32_t stamp;                /* of this block run */
+  _Alignas(16) char scratch[64]; /* where accesses out of range go */
+} worker;
+
+typedef struct record { /* captured work */
+  enum { R_LAUNCH, R_GEMM, R_COPY, R_FILL } kind;
+  gs_func *f;
+  int64_t grid;
+  gs_value *args;
+  int nargs;
+  gs_gemm gemm;
+  gs_ptr to, from;
+  size_t bytes;
+  unsigned char byte;
+} record;
+typedef struct emu_exec {
+  gs_exec base;
+  record *r;
+  size_t n, cap;
+} emu_exec;
+
+typedef struct emu {
+  gs_device base;
+  gs_device_options o;
+  int nworkers;
+  worker *workers;
+  pthread_mutex_t mutex;
+  pthread_cond_t go, done;
+  bool has_pool, quit;
+  unsigned turn;
+  int busy;
+  job *job;
+  allocation *allocs; /* sorted by address */
+  size_t nallocs, cap_allocs;
+  gs_func *funcs;
+  void **libs;
+  size_t nlibs;
+  char compiler[512];
+  gs_blas *blas;
+  float **gemm_scratch; /* one a worker */
+  uint32_t launches, blocks_run;
+  emu_exec *capturing;
+  gs_error report; /* of the launch that runs */
+  bool reported;
+} emu;
+
+/* build.c */
+gs_status emu_find_compiler(emu *e, gs_error *err);
+gs_status emu_compile(gs_device *d, const gs_kernel *const *k, int n, gs_func **out, gs_error *err);
+void emu_free_funcs(emu *e);
+gs_status emu_read_params(gs_func *f, gs_error *err);
+
+/* memory.c */
+gs_status emu_alloc(gs_device *d, size_t bytes, gs_ptr *out, gs_error *err);
+void emu_free(gs_device *d, gs_ptr p);
+allocation *emu_find(emu *e, gs_ptr p, size_t bytes); /* that holds all of it, or NULL */
+gs_status emu_need(emu *e, gs_ptr p, size_t bytes, const char *what, gs_error *err);
+void emu_mark(emu *e, gs_ptr p, size_t bytes); /* initialised from now on */
+void emu_copy_bytes(emu *e, gs_ptr to, gs_ptr from, size_t bytes);
+void emu_free_all(emu *e);
+void *emu_pages(size_t bytes); /* zero pages that appear when touched; NULL when refused */
+void emu_unpages(void *p, size_t bytes);
+
+/* pool.c */
+gs_status emu_start_pool(emu *e, gs_error *err);
+void emu_stop_pool(emu *e);
+void emu_run(emu *e, job *j, bool alone);   /* returns when all is done */
+bool emu_take(worker *w, long long *block); /* the next block of the worker's job */
+
+/* run.c */
+gs_status emu_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *args, int nargs,
+                     gs_error *err);
+void emu_work(worker *w); /* a worker's part of its job */
+
+/* fiber.c */
+gs_status emu_fibers_ready(worker *w, gs_error *err);
+void emu_fibers_run(worker *w); /* blocks of w->job until none is left */
+void emu_fibers_free(worker *w);
+extern const gs_emu_runtime emu_plain_runtime;
+float emu_group(gs_emu_thread *t, float v, int op, int lanes, int line);
+float emu_block(gs_emu_thread *t, float v, int op, int line);
+void emu_sync(gs_emu_thread *t, int line);
+void emu_syncwarp(gs_emu_thread *t, int line);
+void emu_shared_full(gs_emu_thread *t, const char *name, int line);
+
+/* check.c */
+extern const gs_emu_runtime emu_checked_runtime;
+gs_status emu_views(emu *e, const gs_func *f, const gs_value *args, view *views, gs_error *err);
+void emu_check_block(worker *w); /* a new block begins */
+void emu_run_free_checked(
+    worker *w); /* blocks of a barrier-free kernel, one thread after another */
+void emu_report(fiber *f, int line, const char *fmt, ...) GS_PRINTF(3, 4);
+
+/* gemm.c */
+gs_status emu_gemm(gs_device *d, const gs_gemm *g, gs_error *err);
+
+/* capture.c */
+gs_status emu_capture_begin(gs_device *d, gs_error *err);
+gs_status emu_capture_end(gs_device *d, gs_exec **out, gs_error *err);
+gs_status emu_exec_launch(gs_exec *x, gs_error *err);
+void emu_exec_free(gs_exec *x);
+gs_status emu_record(emu *e, const record *r, gs_error *err);
+
+#endif

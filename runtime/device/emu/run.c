@@ -1,0 +1,106 @@
+/* run.c: one launch: arguments compared with the kernel's parameters, then its blocks run. */
+#include "device/emu/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *kind_text(int kind) {
+  return kind == GS_VALUE_PTR ? "a pointer" : kind == GS_VALUE_I64 ? "an i64" : "an f32";
+}
+
+static gs_status match(const gs_func *f, const gs_value *args, int nargs, gs_emu_arg *out,
+                       gs_error *err) {
+  if (nargs != f->nparams)
+    return gs_fail(err, GS_ERR_USE, "kernel %s has %d parameters but was given %d arguments",
+                   f->entry, f->nparams, nargs);
+  for (int i = 0; i < nargs; i++) {
+    const param *p = &f->params[i];
+    int want = p->kind == P_I64 ? GS_VALUE_I64 : p->kind == P_F32 ? GS_VALUE_F32 : GS_VALUE_PTR;
+    if ((int)args[i].kind != want)
+      return gs_fail(err, GS_ERR_USE, "kernel %s: parameter %s is %s but was given %s", f->entry,
+                     p->name, kind_text(want), kind_text((int)args[i].kind));
+    out[i] = (gs_emu_arg){.ptr = (void *)(uintptr_t)args[i].ptr,
+                          .bytes = args[i].bytes,
+                          .i64 = args[i].i64,
+                          .f32 = args[i].f32};
+  }
+  return GS_OK;
+}
+
+static void run_loops(worker *w) {
+  job *j = w->job;
+  long long b;
+  while (emu_take(w, &b)) {
+    long long lo = b, hi = b + 1;
+    if (!j->reverse) { /* the whole chunk at once */
+      hi = w->hi;
+      w->lo = w->hi;
+    }
+    j->f->code->loop(j->args, lo, hi, j->count);
+  }
+}
+
+void emu_work(worker *w) {
+  job *j = w->job;
+  long long i;
+  if (j->task != NULL) {
+    while (emu_take(w, &i)) j->task(j->data, i, w->index);
+  } else if (w->e->o.checked && j->f->code->barrier_free) {
+    emu_run_free_checked(w);
+  } else if (j->f->code->barrier_free) {
+    run_loops(w);
+  } else {
+    emu_fibers_run(w);
+  }
+}
+
+/* Few blocks with little to do are not worth waking anybody. */
+static bool is_small(const gs_func *f, int64_t grid) {
+  return f->code->barrier_free ? grid * f->code->threads < 8192 : grid < 2;
+}
+
+static int64_t chunk_of(const emu *e, int64_t grid) {
+  int64_t c = grid / (8 * (int64_t)e->nworkers);
+  return c < 1 ? 1 : c > 64 ? 64 : c;
+}
+
+static gs_status run_job(emu *e, job *j, gs_error *err) {
+  const gs_func *f = j->f;
+  e->reported = false;
+  bool alone = e->o.checked || is_small(f, j->count);
+  if (!f->code->barrier_free || e->o.checked)
+    for (int i = 0; i < (alone ? 1 : e->nworkers); i++) {
+      gs_status s = emu_fibers_ready(&e->workers[i], err);
+      if (s != GS_OK) return s;
+    }
+  emu_run(e, j, alone);
+  if (e->reported) return gs_fail(err, GS_ERR_CHECK, "%s", e->report.message);
+  return GS_OK;
+}
+
+gs_status emu_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *args, int nargs,
+                     gs_error *err) {
+  emu *e = (emu *)d;
+  if (e->capturing != NULL) {
+    record r = {.kind = R_LAUNCH, .f = f, .grid = grid, .args = (gs_value *)args, .nargs = nargs};
+    return emu_record(e, &r, err);
+  }
+  gs_emu_arg a[MAX_PARAMS];
+  view views[MAX_PARAMS];
+  gs_status s = match(f, args, nargs, a, err);
+  if (s != GS_OK) return s;
+  if (grid <= 0 || grid > INT32_MAX)
+    return gs_fail(err, GS_ERR_USE, "kernel %s: a grid of %lld blocks", f->entry, (long long)grid);
+  if (e->o.checked) {
+    s = emu_views(e, f, args, views, err);
+    if (s != GS_OK) return s;
+  }
+  job j = {.f = f,
+           .args = a,
+           .views = views,
+           .count = grid,
+           .chunk = chunk_of(e, grid),
+           .reverse = e->o.reverse,
+           .stamp = ++e->launches};
+  return run_job(e, &j, err);
+}
