@@ -1,0 +1,73 @@
+/* feed.c: shuffled, packed, one row at a time. */
+#include "step/feed.h"
+
+#include <stdlib.h>
+
+/* splitmix64 (Steele, Lea, Flood 2014): state advances by a constant, output is mixed. */
+static uint64_t next_random(uint64_t *state) {
+  uint64_t z = *state += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+void gs_shuffle(int *order, int n, uint64_t seed, int64_t epoch) {
+  uint64_t key = seed, state = next_random(&key) ^ ((uint64_t)epoch * 0xd1342543de82ef95u);
+  for (int i = 0; i < n; i++) order[i] = i;
+  for (int i = n - 1; i > 0; i--) { /* Fisher and Yates */
+    int k = (int)(next_random(&state) % (uint64_t)(i + 1));
+    int t = order[i];
+    order[i] = order[k];
+    order[k] = t;
+  }
+}
+
+static gs_status pack_epoch(const gs_feed *f, int64_t epoch, gs_packed *out, gs_error *err) {
+  int *order = malloc(((size_t)f->data->n + 1) * sizeof *order);
+  if (!order) return gs_fail(err, GS_ERR_MEMORY, "out of memory");
+  gs_shuffle(order, f->data->n, f->seed, epoch);
+  gs_status s = gs_pack(f->data, order, f->seq, f->pad, out, err);
+  free(order);
+  return s;
+}
+
+gs_status gs_feed_open(gs_feed *f, const gs_dataset *d, int seq, int32_t pad, uint64_t seed,
+                       gs_error *err) {
+  *f = (gs_feed){.data = d, .seq = seq, .pad = pad, .seed = seed};
+  gs_status s = pack_epoch(f, 0, &f->packed, err);
+  if (!s && f->packed.nrows == 0) s = gs_fail(err, GS_ERR_INPUT, "the training data are empty");
+  return s;
+}
+
+void gs_feed_close(gs_feed *f) { gs_packed_free(&f->packed); }
+
+gs_status gs_feed_next(gs_feed *f, const gs_row **row, gs_error *err) {
+  if (f->next == f->packed.nrows) {
+    gs_packed_free(&f->packed);
+    f->packed = (gs_packed){0};
+    f->next = 0;
+    gs_status s = pack_epoch(f, ++f->epoch, &f->packed, err);
+    if (s) return s;
+  }
+  *row = &f->packed.row[f->next++];
+  return GS_OK;
+}
+
+gs_status gs_feed_skip(gs_feed *f, int64_t rows, gs_error *err) {
+  const gs_row *row;
+  gs_status s = GS_OK;
+  for (int64_t i = 0; i < rows && !s; i++) s = gs_feed_next(f, &row, err);
+  return s;
+}
+
+gs_status gs_feed_count(const gs_feed *f, int64_t epochs, int64_t *rows, gs_error *err) {
+  *rows = 0;
+  for (int64_t e = 0; e < epochs; e++) {
+    gs_packed p = {0};
+    gs_status s = pack_epoch(f, e, &p, err);
+    if (s) return s;
+    *rows += p.nrows;
+    gs_packed_free(&p);
+  }
+  return GS_OK;
+}

@@ -1,0 +1,180 @@
+/* record.c: variables and actions of a step graph. */
+#include "step/record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gs_record *gs_record_new(gs_library *l, gs_params *p, gs_step_mode mode, gs_type dtype,
+                         int64_t tokens) {
+  gs_arena *a = gs_arena_new();
+  gs_record *r = GS_NEW(a, gs_record);
+  r->arena = a;
+  r->library = l;
+  r->params = p;
+  r->mode = mode;
+  r->dtype = dtype;
+  r->tokens = tokens;
+  return r;
+}
+
+void gs_record_free(gs_record *r) {
+  if (r) gs_arena_free(r->arena);
+}
+
+/* Room for one more of an array in the arena; the old array is left behind. */
+static void *grown(gs_arena *a, void *old, int n, int *cap, size_t size) {
+  if (n < *cap) return old;
+  *cap = *cap ? 2 * *cap : 256;
+  void *p = gs_arena_alloc(a, (size_t)*cap * size);
+  if (n) memcpy(p, old, (size_t)n * size);
+  return p;
+}
+
+/* ---- variables ---- */
+
+int gs_record_var(gs_record *r, const char *name, gs_type type, int ndims, const int64_t *shape) {
+  r->vars = grown(r->arena, r->vars, r->nvars, &r->cap_vars, sizeof *r->vars);
+  gs_var *v = &r->vars[r->nvars];
+  *v = (gs_var){.name = gs_arena_strdup(r->arena, name), .type = type, .ndims = ndims,
+                .base = r->nvars, .grad = -1};
+  for (int i = 0; i < ndims; i++) v->shape[i] = shape[i];
+  return r->nvars++;
+}
+
+int gs_record_fixed(gs_record *r, const char *name, gs_type type, int ndims, const int64_t *shape,
+                    gs_ptr ptr) {
+  int v = gs_record_var(r, name, type, ndims, shape);
+  r->vars[v].kind = GS_VAR_FIXED;
+  r->vars[v].ptr = ptr;
+  return v;
+}
+
+int gs_record_view(gs_record *r, int var, int ndims, const int64_t *shape) {
+  int base = r->vars[var].base;
+  int v = gs_record_var(r, r->vars[base].name, r->vars[var].type, ndims, shape);
+  r->vars[v].kind = r->vars[base].kind;
+  r->vars[v].ptr = r->vars[base].ptr;
+  r->vars[v].base = base;
+  return v;
+}
+
+gs_var *gs_record_base(gs_record *r, int var) { return &r->vars[r->vars[var].base]; }
+
+int64_t gs_var_count(const gs_var *v) {
+  int64_t n = 1;
+  for (int i = 0; i < v->ndims; i++) n *= v->shape[i];
+  return n;
+}
+
+size_t gs_var_bytes(const gs_var *v) { return (size_t)gs_var_count(v) * gs_type_size(v->type); }
+
+const char *gs_var_text(const gs_var *v, char *out, size_t cap) {
+  size_t n = (size_t)snprintf(out, cap, "[");
+  for (int i = 0; i < v->ndims && n < cap; i++)
+    n += (size_t)snprintf(out + n, cap - n, "%s%lld", i ? ", " : "", (long long)v->shape[i]);
+  if (n < cap) snprintf(out + n, cap - n, "] %s", gs_type_name(v->type));
+  return out;
+}
+
+/* ---- actions ---- */
+
+gs_act *gs_record_act(gs_record *r, gs_act_kind kind, const char *what, int nuses) {
+  r->acts = grown(r->arena, r->acts, r->nacts, &r->cap_acts, sizeof *r->acts);
+  gs_act *a = &r->acts[r->nacts++];
+  *a = (gs_act){.kind = kind, .what = gs_arena_strdup(r->arena, what), .nuses = nuses};
+  a->uses = GS_NEW_N(r->arena, gs_use, nuses + 1);
+  for (int i = 0; i < nuses; i++) a->uses[i] = (gs_use){.var = -1, .inplace = -1};
+  return a;
+}
+
+/* A variable as a matrix: its first dim, and all others together. */
+static void matrix(const gs_var *v, int64_t *rows, int64_t *columns) {
+  *rows = v->ndims ? v->shape[0] : 1;
+  *columns = *rows ? gs_var_count(v) / *rows : 0;
+}
+
+void gs_record_gemm(gs_record *r, const char *what, int a, bool ta, int b, bool tb, int c,
+                    double alpha, bool add) {
+  gs_act *act = gs_record_act(r, GS_ACT_GEMM, what, 3);
+  act->uses[0] = (gs_use){.var = a, .is_read = true, .inplace = -1};
+  act->uses[1] = (gs_use){.var = b, .is_read = true, .inplace = -1};
+  act->uses[2] = (gs_use){.var = c, .is_read = add, .is_written = true, .inplace = -1};
+  gs_gemm *g = &act->gemm;
+  int64_t rows;
+  matrix(&r->vars[a], &rows, &g->lda);
+  g->k = ta ? rows : g->lda;
+  matrix(&r->vars[b], &rows, &g->ldb);
+  matrix(&r->vars[c], &g->m, &g->n);
+  g->ldc = g->n;
+  g->ta = ta;
+  g->tb = tb;
+  g->ab_type = r->vars[a].type;
+  g->c_type = r->vars[c].type;
+  g->alpha = (float)alpha;
+  g->beta = add ? 1 : 0;
+}
+
+void gs_record_zero(gs_record *r, const char *what, int var) {
+  gs_act *a = gs_record_act(r, GS_ACT_ZERO, what, 1);
+  a->uses[0] = (gs_use){.var = var, .is_written = true, .inplace = -1};
+}
+
+/* Sizes of all dims of g, of which the first n are given. */
+static int64_t *all_sizes(gs_arena *a, const gs_graph *g, const int64_t *sizes, int n) {
+  int ndims = gs_graph_ndims(g);
+  int64_t *all = GS_NEW_N(a, int64_t, ndims + 1);
+  for (int d = 0; d < ndims; d++) {
+    const gs_dim *dim = gs_graph_dim_at(g, d);
+    if (d < n) all[d] = sizes[d];
+    else if (dim->size >= 0) all[d] = dim->size;
+    else all[d] = dim->same_as >= 0 ? all[dim->same_as] : 1;
+  }
+  return all;
+}
+
+/* Is the result of that name added to its memory? */
+static bool is_added(const gs_pass *p, const char *name) {
+  for (int i = 0; i < p->nresults; i++)
+    if (strcmp(p->results[i].name, name) == 0) return p->results[i].add;
+  return false;
+}
+
+/* Memory for each temporary. gs_launch zeroes those that must start as zero. */
+static int *make_temps(gs_record *r, const gs_launch_list *l, const int64_t *sizes) {
+  int *temp = GS_NEW_N(r->arena, int, l->ntemps + 1);
+  for (int t = 0; t < l->ntemps; t++) {
+    int64_t bytes = (int64_t)gs_launch_temp_bytes(l, t, sizes);
+    temp[t] = gs_record_var(r, "temporary", GS_U8, 1, &bytes);
+  }
+  return temp;
+}
+
+gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine, const int64_t *sizes,
+                           int ndims, gs_find_var find, void *context, gs_error *err) {
+  const gs_launch_list *l = routine->code.list;
+  int64_t *all = all_sizes(r->arena, l->g, sizes, ndims);
+  int *temp = make_temps(r, l, all);
+  gs_act *a = gs_record_act(r, GS_ACT_LAUNCH, what, l->nbindings + l->ntemps);
+  a->routine = routine;
+  a->sizes = all;
+  a->values = GS_NEW_N(r->arena, float, l->nbindings + 1);
+  for (int i = 0; i < l->nbindings; i++) {
+    const gs_binding *b = &l->bindings[i];
+    double number = 0;
+    int var = find(context, b, &number);
+    if (var < 0 && b->role != GS_ROLE_SCALAR)
+      return gs_fail(err, GS_ERR_USE, "%s: the step has nothing for \"%s\" of %s", what, b->name,
+                     l->key);
+    a->values[i] = (float)number;
+    a->uses[i] = (gs_use){.var = var, .inplace = b->is_result ? b->inplace : -1,
+                          .is_read = !b->is_result || is_added(routine->pass, b->name),
+                          .is_written = b->is_result};
+    if (var >= 0 && r->vars[var].type != b->type)
+      return gs_fail(err, GS_ERR_USE, "%s: \"%s\" of %s is %s, but the step has it as %s", what,
+                     b->name, l->key, gs_type_name(b->type), gs_type_name(r->vars[var].type));
+  }
+  for (int t = 0; t < l->ntemps; t++)
+    a->uses[l->nbindings + t] = (gs_use){.var = temp[t], .is_written = true, .inplace = -1};
+  return GS_OK;
+}
