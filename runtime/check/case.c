@@ -1,0 +1,268 @@
+/* case.c: sizes and values for a check. Sizes are 1, odd, off the vector width and larger than a
+ * block; integers are drawn so that they are legal where the layer uses them. */
+#include "check/case.h"
+
+#include "base/half.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t next(gs_rng *r) { /* splitmix64 */
+  uint64_t z = r->s += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+double gs_rng_uniform(gs_rng *r) { return (double)(next(r) >> 11) * 0x1p-53; }
+
+double gs_rng_normal(gs_rng *r) {
+  double u = 1 - gs_rng_uniform(r), v = gs_rng_uniform(r);
+  return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+int64_t gs_rng_below(gs_rng *r, int64_t n) { return (int64_t)(next(r) % (uint64_t)n); }
+
+int64_t gs_case_count(const gs_case *c, const int *dim, int ndims) {
+  int64_t n = 1;
+  for (int k = 0; k < ndims; k++) n *= c->sizes[dim[k]];
+  return n;
+}
+
+double *gs_case_order(const gs_case *c, const gs_array *a, const double *which, const int *dim,
+                      int ndims) {
+  int64_t count = gs_case_count(c, dim, ndims), stride[GS_MAX_RANK] = {0};
+  for (int k = 0; k < ndims; k++) {
+    if (!(a->dims >> dim[k] & 1)) continue; /* broadcast */
+    stride[k] = 1;
+    for (int d = dim[k] + 1; d < GS_MAX_DIMS; d++)
+      if (a->dims >> d & 1) stride[k] *= c->sizes[d];
+  }
+  double *out = malloc(sizeof(double) * (size_t)(count ? count : 1));
+  if (!out) return NULL;
+  for (int64_t i = 0; i < count; i++) {
+    int64_t rest = i, at = 0;
+    for (int k = ndims - 1; k >= 0; k--) {
+      at += rest % c->sizes[dim[k]] * stride[k];
+      rest /= c->sizes[dim[k]];
+    }
+    out[i] = which[at];
+  }
+  return out;
+}
+
+void gs_case_index(const gs_case *c, const int *dim, int ndims, int64_t i, char *out, size_t cap) {
+  int64_t at[GS_MAX_RANK];
+  for (int k = ndims - 1; k >= 0; k--) {
+    at[k] = i % c->sizes[dim[k]];
+    i /= c->sizes[dim[k]];
+  }
+  size_t n = 0;
+  out[0] = 0;
+  for (int k = 0; k < ndims && n < cap; k++) {
+    const char *name = gs_graph_dim_at(c->i->g, dim[k])->name;
+    n += (size_t)snprintf(out + n, cap - n, "%s%s=%lld", k ? ", " : "", name, (long long)at[k]);
+  }
+}
+
+/* ---- sizes ---- */
+
+static int64_t draw_size(gs_rng *r, int round, bool outer, bool alone) {
+  static const int64_t inner[] = {2, 3, 7, 8, 16, 31, 40, 64, 100, 129, 200, 256, 576};
+  static const int64_t outers[] = {1, 2, 3, 5, 17, 33, 77, 300}; /* 300: more rows than blocks */
+  if (outer && alone && round) return 1 + gs_rng_below(r, round == 1 ? 40000 : 3000);
+  if (outer) return round == 0 ? 1 : outers[gs_rng_below(r, 8)];
+  return inner[gs_rng_below(r, round == 0 ? 5 : 13)];
+}
+
+static void limit_sizes(const gs_layer_decl *d, int64_t *sizes) {
+  /* The float64 oracle holds whole arrays over all dims of an expression: keep them moderate. */
+  for (;;) {
+    int largest = 0;
+    double volume = 1;
+    for (int k = 0; k < d->ndims; k++) {
+      volume *= (double)sizes[k];
+      if (sizes[k] > sizes[largest]) largest = k;
+    }
+    if (volume <= 60000 || sizes[largest] <= 2) return;
+    sizes[largest] = sizes[largest] / 4 * 2;
+  }
+}
+
+static const char *mood_name(gs_mood m) {
+  static const char *const names[] = {"ordinary", "huge", "tiny", "zeros", "repeated"};
+  return names[m];
+}
+
+static gs_status draw_instance(gs_layer *l, gs_type dtype, int round, gs_rng *r, gs_case *c,
+                               gs_error *err) {
+  const gs_layer_decl *d = gs_layer_declaration(l);
+  gs_status st = GS_OK;
+  for (int attempt = 0; attempt < 12; attempt++) {
+    int64_t sizes[GS_MAX_DIMS];
+    for (int k = 0; k < d->ndims; k++)
+      sizes[k] = draw_size(r, round, d->dim_outer[k], d->ndims == 1);
+    limit_sizes(d, sizes);
+    if (attempt >= 4) /* a layer that halves its dims: even sizes */
+      for (int k = 0; k < d->ndims; k++)
+        if (!d->dim_outer[k]) sizes[k] = (sizes[k] + 3) / 4 * 4;
+    gs_choice choice = {.dtype = dtype, .sizes = sizes};
+    st = gs_layer_instantiate(l, &choice, &c->i, err);
+    if (st != GS_OK) continue;
+    for (int k = 0; k < gs_graph_ndims(c->i->g); k++) {
+      const gs_dim *g = gs_graph_dim_at(c->i->g, k);
+      if (g->size >= 0)
+        c->sizes[k] = g->size;
+      else
+        c->sizes[k] = g->same_as >= 0 ? c->sizes[g->same_as] : sizes[k];
+    }
+    return GS_OK;
+  }
+  return st;
+}
+
+static void label_case(gs_case *c, gs_type dtype, gs_mood mood) {
+  const gs_layer_decl *d = gs_layer_declaration(c->i->layer);
+  size_t n = (size_t)snprintf(c->label, sizeof c->label, "%s", gs_type_name(dtype));
+  for (int k = 0; k < d->ndims && n < sizeof c->label; k++)
+    n += (size_t)snprintf(c->label + n, sizeof c->label - n, " %s=%lld", d->dims[k],
+                          (long long)c->sizes[k]);
+  if (n < sizeof c->label) snprintf(c->label + n, sizeof c->label - n, ", %s values", mood_name(mood));
+}
+
+/* ---- values ---- */
+
+static double draw_real(gs_rng *r, gs_mood mood) {
+  switch (mood) {
+  case GS_MOOD_HUGE: return gs_rng_normal(r) * 300;
+  case GS_MOOD_TINY: return gs_rng_normal(r) * 1e-5;
+  case GS_MOOD_ZEROS: return gs_rng_below(r, 4) ? 0 : gs_rng_normal(r);
+  case GS_MOOD_REPEATED: return (double)gs_rng_below(r, 3) - 1;
+  default: return gs_rng_normal(r);
+  }
+}
+
+/* How an integer tensor is used decides which values are legal. */
+typedef struct int_use {
+  int64_t below;     /* an index along a dim of this size; 0: not an index */
+  bool is_guarded;   /* read only where a condition holds: an ignored value may stand elsewhere */
+  bool is_boundary;  /* compared with an index: a document's first token */
+} int_use;
+
+static bool reads(const gs_graph *g, gs_id id, int tensor) {
+  const gs_node *n = gs_graph_node(g, id);
+  if (n->op == GS_OP_INPUT) return n->index == tensor;
+  return (n->op == GS_OP_REAL || n->op == GS_OP_RENAME) && reads(g, n->arg[0], tensor);
+}
+
+static bool is_index(const gs_graph *g, gs_id id) {
+  const gs_node *n = gs_graph_node(g, id);
+  return n->op == GS_OP_INDEX || (n->op == GS_OP_REAL && is_index(g, n->arg[0]));
+}
+
+static int_use use_of(const gs_case *c, int tensor) {
+  const gs_graph *g = c->i->g;
+  int_use u = {0};
+  for (gs_id id = 1; id < gs_graph_size(g); id++) {
+    const gs_node *n = gs_graph_node(g, id);
+    if (n->op == GS_OP_AT && reads(g, n->arg[1], tensor)) {
+      u.below = c->sizes[n->dim[0]];
+      u.is_guarded |= n->nargs > 2;
+    } else if (n->op == GS_OP_SUM_BY && reads(g, n->arg[1], tensor)) {
+      u.below = c->sizes[n->dim[1]];
+    } else if (n->op == GS_OP_LE || n->op == GS_OP_GE || n->op == GS_OP_LT || n->op == GS_OP_GT) {
+      u.is_boundary |= (reads(g, n->arg[0], tensor) && is_index(g, n->arg[1])) ||
+                       (reads(g, n->arg[1], tensor) && is_index(g, n->arg[0]));
+    }
+  }
+  return u;
+}
+
+static void fill_integers(const gs_case *c, int tensor, double *v, int64_t n, gs_rng *r) {
+  int_use u = use_of(c, tensor);
+  int64_t start = 0;
+  for (int64_t i = 0; i < n; i++) {
+    if (u.is_boundary && !u.below) {
+      if (i && gs_rng_below(r, 5) == 0) start = i;
+      v[i] = (double)start;
+    } else if (u.below) {
+      v[i] = (double)gs_rng_below(r, u.below);
+      if (u.is_guarded && gs_rng_below(r, 5) == 0) v[i] = -100;
+    } else {
+      v[i] = (double)gs_rng_below(r, 200);
+    }
+  }
+}
+
+static void store_as(gs_type t, double *v, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    unsigned char bits[8];
+    gs_store_f64(bits, t, 0, v[i]);
+    v[i] = gs_load_f64(bits, t, 0);
+  }
+}
+
+static void fill(const gs_case *c, int t, gs_mood mood, gs_rng *r) {
+  const gs_tensor *x = gs_graph_tensor_at(c->i->g, t);
+  int64_t n = gs_case_count(c, x->dim, x->ndims);
+  double *v = c->tensor[t];
+  bool is_integer = x->type == GS_I32 || x->type == GS_I64 || x->type == GS_U8;
+  if (x->role == GS_ROLE_SCALAR) {
+    v[0] = x->value;
+  } else if (x->role == GS_ROLE_STEP_SCALAR) {
+    v[0] = 0.1 + 0.8 * gs_rng_uniform(r);
+  } else if (is_integer) {
+    fill_integers(c, t, v, n, r);
+  } else {
+    for (int64_t i = 0; i < n; i++) v[i] = draw_real(r, mood);
+    if (x->is_nonnegative)
+      for (int64_t i = 0; i < n; i++) v[i] = fabs(v[i]);
+  }
+  store_as(x->role == GS_ROLE_SCALAR || x->role == GS_ROLE_STEP_SCALAR ? GS_F32 : x->type, v, n);
+}
+
+/* Saved values and outputs that the backward reads: the forward's float64 value, as stored. */
+static gs_status derive_saved(gs_case *c, gs_error *err) {
+  gs_env env = {c->sizes, (const double *const *)c->tensor};
+  for (int t = 0; t < c->ntensors; t++) {
+    const gs_tensor *x = gs_graph_tensor_at(c->i->g, t);
+    if (x->role != GS_ROLE_SAVED && x->role != GS_ROLE_OUTPUT) continue;
+    gs_array a;
+    gs_status st = gs_eval(c->i->g, &c->i->saved_expr[t], 1, &env, &a, err);
+    if (st != GS_OK) return st;
+    free(c->tensor[t]);
+    c->tensor[t] = gs_case_order(c, &a, a.v, x->dim, x->ndims);
+    gs_array_free(&a);
+    if (!c->tensor[t]) return gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
+    store_as(x->type, c->tensor[t], gs_case_count(c, x->dim, x->ndims));
+  }
+  return GS_OK;
+}
+
+gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, gs_rng *r, gs_case *out,
+                      gs_error *err) {
+  *out = (gs_case){.mood = mood};
+  gs_status st = draw_instance(l, dtype, round, r, out, err);
+  if (st != GS_OK) return st;
+  label_case(out, dtype, mood);
+  out->ntensors = gs_graph_ntensors(out->i->g);
+  out->tensor = calloc((size_t)out->ntensors + 1, sizeof *out->tensor);
+  for (int t = 0; out->tensor && t < out->ntensors; t++) {
+    const gs_tensor *x = gs_graph_tensor_at(out->i->g, t);
+    int64_t n = gs_case_count(out, x->dim, x->ndims);
+    out->tensor[t] = calloc((size_t)(n ? n : 1), sizeof(double));
+    if (!out->tensor[t]) return gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
+    if (x->role != GS_ROLE_SAVED && x->role != GS_ROLE_OUTPUT) fill(out, t, mood, r);
+  }
+  if (!out->tensor) return gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
+  return derive_saved(out, err);
+}
+
+void gs_case_free(gs_case *c) {
+  for (int t = 0; c->tensor && t < c->ntensors; t++) free(c->tensor[t]);
+  free(c->tensor);
+  if (c->i) gs_instance_free(c->i);
+  *c = (gs_case){0};
+}

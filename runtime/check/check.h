@@ -1,0 +1,36 @@
+/* check.h: a layer held against float64, as DESIGN's five points say:
+ *   1. the closed form against the adjoint of the forward, 2. both against central differences,
+ *   3. the expanded kernels against the float64 value, within a bound derived from the arithmetic,
+ *   4. every output written once, nothing unwritten read, no access out of range, no race,
+ *   5. the cost of the closed form beside the adjoint's.
+ * What passes is "checked" at many points, not proved. */
+#ifndef GS_CHECK_H
+#define GS_CHECK_H
+
+#include "device/device.h"
+#include "lua/layer.h"
+
+typedef struct gs_check_options {
+  uint64_t seed;          /* of the values and sizes drawn */
+  int rounds;             /* choices of sizes a storage type; 0: the default, 4 */
+  gs_device *const *devices; /* kernels run on each of these; none: only points 1, 2 and 5 */
+  int ndevices;
+} gs_check_options;
+
+typedef struct gs_check_report {
+  int math_points;        /* gradient elements compared in point 1 */
+  int difference_points;  /* in point 2 */
+  int kernel_runs;        /* passes run on a device */
+  double values;          /* elements compared in point 3 */
+  double worst;           /* largest |kernel - float64| / bound */
+  double closed_flops, adjoint_flops; /* a row, at the last sizes */
+  int nsaved;             /* values saved by the forward */
+  bool has_gradient;
+} gs_check_report;
+
+/* GS_ERR_CHECK: the message names layer, pass, sizes, the first wrong element with its index, both
+ * values and the bound. */
+gs_status gs_check_layer(gs_author *a, const char *name, const gs_check_options *o,
+                         gs_check_report *r, gs_error *err);
+
+#endif

@@ -1,0 +1,215 @@
+/* math.c: the closed form against the adjoint and against central differences, in float64, and the
+ * cost of both. Saved values stand for their forward expressions; `stop` is held at the base point. */
+#include "check/case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_GRADS = 32, DIFFERENCE_POINTS = 12 };
+
+typedef struct maths {
+  gs_case *c;
+  gs_graph *g;
+  int n;                       /* gradients */
+  int tensor[MAX_GRADS];       /* the input that each belongs to */
+  gs_id closed[MAX_GRADS], adjoint[MAX_GRADS];
+  int ny;
+  gs_id y[MAX_GRADS], dy[MAX_GRADS];
+} maths;
+
+static int tensor_named(const gs_graph *g, const char *name) {
+  for (int t = 0; t < gs_graph_ntensors(g); t++)
+    if (strcmp(gs_graph_tensor_at(g, t)->name, name) == 0) return t;
+  return -1;
+}
+
+static void unsave(maths *m) {
+  gs_id from[GS_MAX_DIMS], to[GS_MAX_DIMS];
+  int n = 0;
+  for (int t = 0; t < m->c->ntensors && n < GS_MAX_DIMS; t++) {
+    gs_role role = gs_graph_tensor_at(m->g, t)->role;
+    if (role != GS_ROLE_SAVED && role != GS_ROLE_OUTPUT) continue;
+    from[n] = gs_input(m->g, t);
+    to[n++] = m->c->i->saved_expr[t];
+  }
+  /* A saved expression may itself be written in terms of an output: replace until none is left. */
+  for (int k = 0; k < 3 && n; k++) gs_substitute(m->g, from, to, n, m->closed, m->n);
+}
+
+static gs_status collect(maths *m, gs_error *err) {
+  const gs_instance *i = m->c->i;
+  for (int k = 0; k < i->nbackward && m->n < MAX_GRADS; k++) {
+    m->tensor[m->n] = tensor_named(m->g, i->backward[k].name + 1);
+    m->closed[m->n++] = i->backward[k].expr;
+  }
+  for (int k = 0; k < i->nforward && m->ny < MAX_GRADS; k++) {
+    char name[128];
+    snprintf(name, sizeof name, "d%s", i->forward[k].name);
+    int t = tensor_named(m->g, name);
+    if (i->forward[k].is_saved || t < 0) continue;
+    m->y[m->ny] = i->forward[k].expr;
+    m->dy[m->ny++] = gs_input(m->g, t);
+  }
+  unsave(m);
+  gs_id x[MAX_GRADS];
+  for (int k = 0; k < m->n; k++) x[k] = gs_input(m->g, m->tensor[k]);
+  return gs_adjoint(m->g, m->y, m->dy, m->ny, x, m->n, m->adjoint, err);
+}
+
+static gs_status wrong(const maths *m, int k, int64_t at, const char *against, double closed,
+                       double other, double bound, gs_error *err) {
+  const gs_tensor *x = gs_graph_tensor_at(m->g, m->tensor[k]);
+  char index[128];
+  gs_case_index(m->c, x->dim, x->ndims, at, index, sizeof index);
+  return gs_fail(err, GS_ERR_CHECK,
+                 "%s: gradient d%s is wrong at [%s]: the closed form gives %.10g, %s %.10g "
+                 "(float64, allowed difference %.2g); sizes %s",
+                 gs_layer_declaration(m->c->i->layer)->name, x->name, index, closed, against, other,
+                 bound, m->c->label);
+}
+
+static gs_status compare(const maths *m, int k, const gs_array *closed, const gs_array *adjoint,
+                         gs_check_report *rep, gs_error *err) {
+  const gs_tensor *x = gs_graph_tensor_at(m->g, m->tensor[k]);
+  int64_t n = gs_case_count(m->c, x->dim, x->ndims);
+  double *a = gs_case_order(m->c, closed, closed->v, x->dim, x->ndims);
+  double *b = gs_case_order(m->c, adjoint, adjoint->v, x->dim, x->ndims);
+  double *ea = gs_case_order(m->c, closed, closed->err, x->dim, x->ndims);
+  double *eb = gs_case_order(m->c, adjoint, adjoint->err, x->dim, x->ndims);
+  gs_status st = a && b && ea && eb ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: out of memory");
+  for (int64_t i = 0; st == GS_OK && i < n; i++) {
+    /* err bounds f32 arithmetic (2^-24); float64 is 2^-29 of that, with room for the order of sums. */
+    double bound = 0x1p-26 * (ea[i] + eb[i]) + 1e-300;
+    if (!isfinite(bound) || !isfinite(b[i])) continue;
+    if (!(fabs(a[i] - b[i]) <= bound)) st = wrong(m, k, i, "the adjoint", a[i], b[i], bound, err);
+    rep->math_points++;
+  }
+  free(a);
+  free(b);
+  free(ea);
+  free(eb);
+  return st;
+}
+
+/* ---- central differences ---- */
+
+/* L = sum over everything of dy*y, with every `stop` replaced by its value at the base point. */
+static gs_status objective(maths *m, gs_id *root, double ***tensor, gs_error *err) {
+  gs_id sum = gs_const(m->g, 0);
+  for (int k = 0; k < m->ny; k++) {
+    gs_id p = gs_op2(m->g, GS_OP_MUL, m->y[k], m->dy[k]);
+    gs_dims dims = gs_graph_node(m->g, p)->dims;
+    if (dims) p = gs_reduce(m->g, GS_OP_SUM, p, dims);
+    sum = gs_op2(m->g, GS_OP_ADD, sum, p);
+  }
+  *root = sum;
+  int total = m->c->ntensors + 64, used = m->c->ntensors;
+  *tensor = calloc((size_t)total, sizeof **tensor);
+  if (!*tensor) return gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
+  memcpy(*tensor, m->c->tensor, sizeof **tensor * (size_t)m->c->ntensors);
+  gs_env env = {m->c->sizes, (const double *const *)*tensor};
+  for (gs_id id = 1; id < gs_graph_size(m->g) && used < total; id++) {
+    gs_node n = *gs_graph_node(m->g, id);
+    if (n.op != GS_OP_STOP) continue;
+    gs_tensor held = {.name = "stop", .role = GS_ROLE_INPUT, .type = GS_F32};
+    for (int d = 0; d < GS_MAX_DIMS && held.ndims < GS_MAX_RANK; d++)
+      if (n.dims >> d & 1) held.dim[held.ndims++] = d;
+    gs_array a;
+    gs_status st = gs_eval(m->g, &id, 1, &env, &a, err);
+    if (st != GS_OK) return st;
+    while (gs_graph_ntensors(m->g) < used) gs_graph_tensor(m->g, &held);
+    int t = gs_graph_tensor(m->g, &held);
+    (*tensor)[t] = a.v;
+    free(a.err);
+    used = t + 1;
+    gs_id to = gs_input(m->g, t);
+    gs_substitute(m->g, &id, &to, 1, root, 1);
+  }
+  return GS_OK;
+}
+
+static double value_at(const maths *m, gs_id root, double *const *tensor, double *x, double to) {
+  gs_env env = {m->c->sizes, (const double *const *)tensor};
+  gs_array a;
+  double kept = *x, v = NAN;
+  *x = to;
+  if (gs_eval(m->g, &root, 1, &env, &a, NULL) == GS_OK) {
+    v = a.v[0];
+    gs_array_free(&a);
+  }
+  *x = kept;
+  return v;
+}
+
+/* Richardson's extrapolation from steps h and 2h; *spread estimates its error. */
+static double slope(const maths *m, gs_id root, double *const *tensor, double *x, double *spread) {
+  double h = 1e-4 * fmax(1, fabs(*x)), base = *x;
+  double d1 = (value_at(m, root, tensor, x, base + h) - value_at(m, root, tensor, x, base - h)) /
+              (2 * h);
+  double d2 = (value_at(m, root, tensor, x, base + 2 * h) -
+               value_at(m, root, tensor, x, base - 2 * h)) /
+              (4 * h);
+  *spread = fabs(d1 - d2);
+  return d1 + (d1 - d2) / 3;
+}
+
+static gs_status differences(maths *m, int k, const gs_array *closed, gs_id root, double **tensor,
+                             gs_rng *r, gs_check_report *rep, gs_error *err) {
+  const gs_tensor *x = gs_graph_tensor_at(m->g, m->tensor[k]);
+  int64_t n = gs_case_count(m->c, x->dim, x->ndims);
+  double *a = gs_case_order(m->c, closed, closed->v, x->dim, x->ndims), scale = 0;
+  gs_status st = a ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
+  for (int64_t i = 0; a && i < n; i++) scale = fmax(scale, fabs(a[i]));
+  double total = fabs(value_at(m, root, tensor, &tensor[m->tensor[k]][0], tensor[m->tensor[k]][0]));
+  for (int p = 0; st == GS_OK && p < DIFFERENCE_POINTS && p < n; p++) {
+    int64_t i = n <= DIFFERENCE_POINTS ? p : gs_rng_below(r, n);
+    double spread, d = slope(m, root, tensor, &tensor[m->tensor[k]][i], &spread);
+    if (!isfinite(d) || spread > 1e-3 * (scale + 1e-30)) continue; /* a kink lies near */
+    double bound = spread + 1e-6 * scale + 1e-10 * total + 1e-12;
+    if (!(fabs(a[i] - d) <= bound)) st = wrong(m, k, i, "central differences", a[i], d, bound, err);
+    rep->difference_points++;
+  }
+  free(a);
+  return st;
+}
+
+static void costs(maths *m, gs_check_report *rep) {
+  const gs_instance *i = m->c->i;
+  gs_id closed[MAX_GRADS], adjoint[MAX_GRADS];
+  for (int k = 0; k < m->n; k++) closed[k] = i->backward[k].expr;
+  memcpy(adjoint, m->adjoint, sizeof adjoint);
+  gs_simplify(m->g, closed, m->n);
+  gs_simplify(m->g, adjoint, m->n);
+  rep->closed_flops = gs_flops(m->g, closed, m->n, m->c->sizes);
+  rep->adjoint_flops = gs_flops(m->g, adjoint, m->n, m->c->sizes);
+  rep->nsaved = 0;
+  for (int k = 0; k < i->nforward; k++) rep->nsaved += i->forward[k].is_saved;
+}
+
+gs_status gs_check_math(gs_case *c, gs_rng *r, gs_check_report *rep, gs_error *err) {
+  maths m = {.c = c, .g = c->i->g};
+  gs_array arrays[2 * MAX_GRADS] = {0};
+  double **tensor = NULL;
+  gs_id root = 0, roots[2 * MAX_GRADS];
+  if (c->i->nbackward == 0) return GS_OK;
+  rep->has_gradient = true;
+  gs_status st = collect(&m, err);
+  if (st != GS_OK) return st;
+  memcpy(roots, m.closed, sizeof *roots * (size_t)m.n);
+  memcpy(roots + m.n, m.adjoint, sizeof *roots * (size_t)m.n);
+  gs_env env = {c->sizes, (const double *const *)c->tensor};
+  st = gs_eval(m.g, roots, 2 * m.n, &env, arrays, err);
+  if (st != GS_OK) return st;
+  for (int k = 0; st == GS_OK && k < m.n; k++)
+    st = compare(&m, k, &arrays[k], &arrays[m.n + k], rep, err);
+  if (st == GS_OK && c->mood == GS_MOOD_ORDINARY) st = objective(&m, &root, &tensor, err);
+  for (int k = 0; st == GS_OK && root && k < m.n; k++)
+    st = differences(&m, k, &arrays[k], root, tensor, r, rep, err);
+  if (st == GS_OK) costs(&m, rep);
+  for (int t = c->ntensors; tensor && t < gs_graph_ntensors(m.g); t++) free(tensor[t]);
+  free(tensor);
+  for (int k = 0; k < 2 * m.n; k++) gs_array_free(&arrays[k]);
+  return st;
+}
