@@ -1,0 +1,83 @@
+"""The same training steps by transformers + peft, beside those that gradsmith logged.
+
+    gradsmith train --model M --data D.jsonl --out O --init-adapter A --steps 50 --log ours.jsonl --batches-out b.safetensors
+    python3 tests/gpu/compare_peft.py --model M --adapter A --batches b.safetensors --ours ours.jsonl --out result.json
+
+Both start from the adapter A, see the same packed rows (id, label, position, start: [steps, seq]) and take the learning
+rate of each step from gradsmith's log. Documents of a row are kept apart by a block-diagonal causal mask. Prints both losses
+and their relative difference at every step, and fails when one exceeds 0.5 %.
+"""
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import time
+
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+
+def mask_of(start, dtype):
+    """[T] first token of each token's document -> additive [1, 1, T, T]."""
+    t = torch.arange(start.numel(), device=start.device)
+    seen = (t[None, :] <= t[:, None]) & (t[None, :] >= start[:, None])
+    return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[None, None]
+
+
+def step(model, params, opt, row, lr, clip):
+    for g in opt.param_groups:
+        g["lr"] = lr
+    opt.zero_grad(set_to_none=True)
+    mask = mask_of(row["start"], model.dtype)
+    logits = model(input_ids=row["id"][None], position_ids=row["position"][None], attention_mask=mask).logits[0]
+    count = (row["label"] != -100).sum()
+    loss = torch.nn.functional.cross_entropy(logits.float(), row["label"], ignore_index=-100, reduction="sum") / count
+    loss.backward()
+    if clip:
+        torch.nn.utils.clip_grad_norm_(params, clip)
+    opt.step()
+    return float(loss.detach())
+
+
+def card():
+    out = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                         capture_output=True, text=True).stdout
+    return out.strip()
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    for name in ("model", "adapter", "batches", "ours"):
+        ap.add_argument("--" + name, required=True)
+    ap.add_argument("--out")
+    ap.add_argument("--clip", type=float, default=1.0)
+    ap.add_argument("--dtype", default="bfloat16")
+    ap.add_argument("--bound", type=float, default=0.005)
+    a = ap.parse_args()
+    ours = [json.loads(line) for line in open(a.ours)]
+    rows = {k: v.long().cuda() for k, v in load_file(a.batches).items()}
+    base = AutoModelForCausalLM.from_pretrained(a.model, dtype=getattr(torch, a.dtype)).cuda()
+    model = PeftModel.from_pretrained(base, a.adapter, is_trainable=True)
+    model.train()
+    params = [p for p in model.parameters() if p.requires_grad]
+    opt = torch.optim.AdamW(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    worst, table, begin = 0.0, [], time.time()
+    for i, mine in enumerate(ours):
+        theirs = step(model, params, opt, {k: v[i] for k, v in rows.items()}, mine["lr"], a.clip)
+        off = abs(mine["loss"] - theirs) / theirs
+        worst = max(worst, off)
+        table.append(dict(step=i + 1, gradsmith=mine["loss"], peft=theirs, relative=off))
+        print(f"{i + 1:3d}  gradsmith {mine['loss']:.6f}  peft {theirs:.6f}  {100 * off:.3f} %", flush=True)
+    print(f"largest difference {100 * worst:.3f} % over {len(table)} steps; peft took {time.time() - begin:.1f} s")
+    if a.out:
+        head = dict(card=card(), date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+                    command=" ".join(sys.argv), torch=torch.__version__, worst=worst)
+        json.dump(dict(head, steps=table), open(a.out, "w"), indent=1)
+    sys.exit(0 if worst <= a.bound else 1)
+
+
+if __name__ == "__main__":
+    main()

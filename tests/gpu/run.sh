@@ -1,0 +1,15 @@
+#!/bin/sh
+# Builds and runs what needs a GPU. Exit 0 when everything passed. See README.md beside this.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=${GS_BUILD:-$root/build/gpu}
+generator=""
+command -v ninja >/dev/null 2>&1 && generator="-G Ninja"
+# shellcheck disable=SC2086
+cmake $generator -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DGS_TESTS=OFF >/dev/null
+cmake --build "$build" --target gpu_smoke gradsmith
+"$build/gradsmith" doctor
+failed=0
+"$(find "$build" -name gpu_smoke -type f | head -n 1)" "$@" || failed=1
+"$build/gradsmith" check --device cuda || failed=1
+exit $failed
