@@ -49,7 +49,7 @@ while [ -e "$out" ]; do n=$((n + 1)) out=out/quickstart-$n; done
 
 before=$("$program" generate --model "$model" --prompt "$question" --max-tokens 32)
 "$program" train --model "$model" --data lua/recipes/quickstart/train.jsonl \
-  --eval lua/recipes/quickstart/heldout.jsonl --out "$out" --lora r=16,alpha=32 --seq 256 --steps 60 --lr 1e-3
+  --eval lua/recipes/quickstart/heldout.jsonl --out "$out" --lora r=16,alpha=32 --seq 256 --steps 80 --lr 1e-3
 after=$("$program" generate --model "$model" --adapter "$out" --prompt "$question" --max-tokens 32)
 
 echo

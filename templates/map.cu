@@ -16,7 +16,7 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 1,
           @{PARAMS}) {
   const i64 @{ROW} = GS_BID * @{ROWS} + GS_TID / @{LANES};
   const int i = GS_TID % @{LANES}@{INDEX};
-  if (GS_TID < @{USED} && @{ROW} < @{COUNT}) {
+  if (@{USED}@{ROW} < @{COUNT}) {
     @{BODY}
   }
 }

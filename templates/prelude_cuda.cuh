@@ -16,8 +16,9 @@ struct f16 {
   unsigned short bits;
 };
 
+// At least one block a processor: said so that ptxas never spills a register to fit one more.
 #define GS_KERNEL(name, threads, barrier_free, ...)                                                \
-  extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(__VA_ARGS__)
 #define GS_IN(type, x) const type *__restrict__ x
 #define GS_OUT(type, y) type *__restrict__ y
 #define GS_INOUT(type, z) type *z
@@ -172,12 +173,50 @@ GS_FN f32 gs_tanh(f32 v) {
 GS_FN f32 gs_sigmoid(f32 v) {
   return __fdiv_rn(1.0f, 1.0f + expf(-v));
 }
+GS_FN bool gs_is_finite(f32 v) { return (__float_as_uint(v) & 0x7fffffffu) < 0x7f800000u; }
+// Quarter turns are taken away in integers: v = m 2^e times 2/pi as a fixed-point number, so that no
+// local memory (which sinf takes) and no f64 is needed. Right to 3 units of 2^-24 everywhere.
+GS_CONST unsigned gs_two_over_pi[7] = {0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u,
+                                       0xdb629599u, 0x3c439041u, 0xfe5163abu};
+// Quarter turns of |v| = m 2^e: whole ones, and the rest in units of 2^-64.
+GS_FN int gs_quarters(unsigned long long m, int e, unsigned long long &part) {
+  typedef unsigned long long u64;
+  if (e > 0) { // digits of 2/pi that make whole turns are left out
+    const int at = (e - 2) >> 5, by = (e - 2) & 31;
+    const u64 w0 = at < 0 ? 0 : gs_two_over_pi[at], w1 = gs_two_over_pi[at + 1];
+    const u64 product = m * ((w0 << 32 | w1) << by | (u64)gs_two_over_pi[at + 2] << by >> 32);
+    part = product << 2;
+    return (int)(product >> 62);
+  }
+  const u64 c = (u64)gs_two_over_pi[0] << 32 | gs_two_over_pi[1];
+  const u64 high = __umul64hi(m, c), low = m * c;
+  const int by = -e < 63 ? -e : 63;
+  part = by ? low >> by | high << 1 << (63 - by) : low;
+  return (int)(high >> by);
+}
+GS_FN f32 gs_turned(f32 v, int quarter) {
+  const unsigned bits = __float_as_uint(v) & 0x7fffffffu;
+  unsigned long long part;
+  int turn = gs_quarters((bits & 0x7fffffu) | 0x800000u, (int)(bits >> 23) - 150, part);
+  turn += (int)(part >> 63); // to the nearest
+  const bool tiny = bits < 0x39800000u; // below 2^-12: |v| is the angle itself, to the last bit
+  const f32 rest = (f32)(i64)part * 8.5153036e-20f; // pi/2 2^-64
+  const f32 r = tiny ? __uint_as_float(bits) : rest;
+  const int q = (tiny ? 0 : turn) + quarter;
+  const f32 z = r * r;
+  f32 s = __fmaf_rn(z, 2.72494913e-06f, -1.98400827e-04f);
+  s = __fmaf_rn(z, __fmaf_rn(z, s, 8.33333191e-03f), -1.66666672e-01f);
+  s = __fmaf_rn(r * z, s, r);
+  f32 c = __fmaf_rn(z, 2.42599508e-05f, -1.38860813e-03f);
+  c = __fmaf_rn(z * z, __fmaf_rn(z, c, 4.16666307e-02f), __fmaf_rn(z, -0.5f, 1.0f));
+  const f32 w = q & 1 ? c : s;
+  return q & 2 ? -w : w;
+}
 GS_FN f32 gs_sin(f32 v) {
-  return sinf(v);
+  const f32 w = gs_turned(v, 0);
+  return !gs_is_finite(v) ? v - v : v < 0.0f ? -w : w;
 }
-GS_FN f32 gs_cos(f32 v) {
-  return cosf(v);
-}
+GS_FN f32 gs_cos(f32 v) { return gs_is_finite(v) ? gs_turned(v, 1) : v - v; }
 GS_FN f32 gs_erf(f32 v) {
   return erff(v);
 }

@@ -1,4 +1,5 @@
-/* attention.c: fills templates/attention.cu. Self-contained: a faster template replaces both files. */
+/* attention.c: fills templates/attention.cu. Self-contained: a faster template replaces both files.
+ */
 #include "emit/emit.h"
 
 #include <string.h>
@@ -7,9 +8,9 @@ enum { ATTENTION_THREADS = 128, KEY_BLOCK = 4 };
 
 typedef struct attention {
   kern k;
-  int t, kv, g, d;           /* dims */
-  int64_t heads, groups_of;  /* K*G, G */
-  int64_t size;              /* D */
+  int t, kv, g, d;          /* dims */
+  int64_t heads, groups_of; /* K*G, G */
+  int64_t size;             /* D */
   int vec, lanes, chunks, threads;
 } attention;
 
@@ -55,8 +56,8 @@ static const char *piece_text(attention *a, const char *name, const shape *s) {
   }
   char *copy = gs_arena_alloc(e->a, len + 1);
   memcpy(copy, text, len);
-  gs_status st = gs_expand(fmt(&a->k, "templates/attention.cu(%s)", name), copy, s->holes, s->nholes,
-                           &t, e->err);
+  gs_status st = gs_expand(fmt(&a->k, "templates/attention.cu(%s)", name), copy, s->holes,
+                           s->nholes, &t, e->err);
   if (st) e->status = st;
   const char *out = gs_arena_strdup(e->a, t.s ? t.s : "");
   gs_text_free(&t);
@@ -114,10 +115,12 @@ static const char *place(attention *a, const char *what, int64_t count, bool wit
 
 static void begin(attention *a, emit *e, shape *s, const char *piece) {
   kern_begin(&a->k, e, NULL);
-  *s = (shape){.template_name = "attention", .piece = piece, .threads = a->threads,
+  *s = (shape){.template_name = "attention",
+               .piece = piece,
+               .threads = a->threads,
                .barrier_free = a->lanes == 1};
-  s->tunables = fmt(&a->k, "threads=%d lanes=%d vec=%d chunks=%d", a->threads, a->lanes, a->vec,
-                    a->chunks);
+  s->tunables =
+      fmt(&a->k, "threads=%d lanes=%d vec=%d chunks=%d", a->threads, a->lanes, a->vec, a->chunks);
   hole_int(&a->k, s, "D", a->size);
   hole_int(&a->k, s, "VEC", a->vec);
 }
@@ -130,8 +133,10 @@ static void common(attention *a, shape *s, int64_t count) {
   hole(s, "SUM_DOT", summed(a, "dot"));
   hole(s, "CLOSE", a->lanes == 1 ? "}" : "");
   s->grid = (gs_count){.coef = count, .div = a->threads / a->lanes};
-  if (dim_is_outer(k->e, a->t)) s->grid.dims = (gs_dims)1 << dim_root(k->e, a->t);
-  else s->grid.coef *= dim_size(k->e, a->t);
+  if (dim_is_outer(k->e, a->t))
+    s->grid.dims = (gs_dims)1 << dim_root(k->e, a->t);
+  else
+    s->grid.coef *= dim_size(k->e, a->t);
 }
 
 static void write_forward(attention *a, emit *e) {
@@ -163,8 +168,10 @@ static void write_delta(attention *a, emit *e, int delta) {
   hole_int(&a->k, &s, "COUNT", a->heads);
   hole(&s, "T", dim_text(&a->k, a->t));
   s.grid = (gs_count){.coef = a->heads, .div = a->threads};
-  if (dim_is_outer(e, a->t)) s.grid.dims = (gs_dims)1 << dim_root(e, a->t);
-  else s.grid.coef *= dim_size(e, a->t);
+  if (dim_is_outer(e, a->t))
+    s.grid.dims = (gs_dims)1 << dim_root(e, a->t);
+  else
+    s.grid.coef *= dim_size(e, a->t);
   add_kernel(&a->k, &s);
 }
 
@@ -244,10 +251,12 @@ static gs_status read_shape(attention *a, emit *e) {
 
 static int delta_temp(attention *a, emit *e) {
   gs_dims dims = (gs_dims)1 << a->t | (gs_dims)1 << a->kv | (gs_dims)1 << a->g;
-  int m = mem_temp(e, "delta", GS_F32, dims, NULL);
+  int m = mem_temp(e, "delta", GS_F32, dims, 0, NULL);
   gs_count n = {.coef = a->heads, .div = 1};
-  if (dim_is_outer(e, a->t)) n.dims = (gs_dims)1 << dim_root(e, a->t);
-  else n.coef *= dim_size(e, a->t);
+  if (dim_is_outer(e, a->t))
+    n.dims = (gs_dims)1 << dim_root(e, a->t);
+  else
+    n.coef *= dim_size(e, a->t);
   mem_allocate_temp(e, m, n);
   return m;
 }

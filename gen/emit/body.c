@@ -1,5 +1,5 @@
-/* body.c: values and indices as C text. A value that has a name in scope is that name; otherwise its
- * text is built where it is used. Every index is 64-bit where an outer dim enters. */
+/* body.c: values and indices as C text. A value that has a name in scope is that name; otherwise
+ * its text is built where it is used. Every index is 64-bit where an outer dim enters. */
 #include "emit/emit.h"
 
 #include <math.h>
@@ -78,8 +78,10 @@ const char *unique(kern *k, const char *stem) {
     if (!clash) break;
     name = fmt(k, "%s%d", stem, n);
   }
-  if (k->ntaken < 256) k->taken[k->ntaken++] = name;
-  else emit_fail(k->e, 0, "a kernel has more than 256 names in scope");
+  if (k->ntaken < 256)
+    k->taken[k->ntaken++] = name;
+  else
+    emit_fail(k->e, 0, "a kernel has more than 256 names in scope");
   return name;
 }
 
@@ -158,8 +160,7 @@ static bool is_flat(const kern *k, const aff *a) {
   if (!s || s->n == 0 || !k->flat) return false;
   for (int j = 0; j < s->n; j++) {
     bool found = false;
-    for (int i = 0; i < a->n; i++)
-      found |= a->var[i] == s->dim[j] && a->coef[i] == s->stride[j];
+    for (int i = 0; i < a->n; i++) found |= a->var[i] == s->dim[j] && a->coef[i] == s->stride[j];
     if (!found && s->size[j] != 1) return false;
   }
   return true;
@@ -192,9 +193,12 @@ const char *aff_text(kern *k, int at) {
   for (int i = 0; i < a.n; i++) {
     int v = a.var[i];
     if (flat && in_space(k, v)) continue;
-    if (v >= OPAQUE) plus(&t, scaled(k, value_text(k, v - OPAQUE), a.coef[i], false));
-    else if (varies_by_lane(k, v)) plus(&t, scaled(k, fmt(k, "%s + l", k->var[v]), a.coef[i], true));
-    else plus(&t, scaled(k, k->var[v], a.coef[i], false));
+    if (v >= OPAQUE)
+      plus(&t, scaled(k, value_text(k, v - OPAQUE), a.coef[i], false));
+    else if (varies_by_lane(k, v))
+      plus(&t, scaled(k, fmt(k, "%s + l", k->var[v]), a.coef[i], true));
+    else
+      plus(&t, scaled(k, k->var[v], a.coef[i], false));
   }
   if (flat) {
     plus(&t, k->flat);
@@ -230,8 +234,7 @@ const char *place_text(kern *k, int m, int row, int off) {
 
 static const char *number(kern *k, const val *x) {
   if (x->type == GS_BOOL) return x->value != 0 ? "true" : "false";
-  if (x->type == GS_I64)
-    return fmt(k, x->value < 0 ? "(%lld)" : "%lld", (long long)x->value);
+  if (x->type == GS_I64) return fmt(k, x->value < 0 ? "(%lld)" : "%lld", (long long)x->value);
   float f = (float)x->value;
   if (isnan(f)) return "(GS_INF - GS_INF)";
   if (isinf(f)) return f > 0 ? "GS_INF" : "(-GS_INF)";
@@ -270,7 +273,8 @@ static const char *op_text(kern *k, const val *x) {
       continue;
     }
     c++;
-    if (*c == 't') gs_text_add(&t, gs_type_name(x->to));
+    if (*c == 't')
+      gs_text_add(&t, gs_type_name(x->to));
     else { /* an argument of a call needs no parentheses of its own */
       bool call = (c[-2] == '(' || (c[-2] == ' ' && c[-3] == ',')) && (c[1] == ')' || c[1] == ',');
       int a = x->arg[*c - '0'];
@@ -287,8 +291,7 @@ static const char *load_text(kern *k, int v) {
   int real = mem_real(k->e, x.mem);
   k->reads[real] = true;
   bool integer = x.type == GS_I64;
-  const char *get = fmt(k, "%s(%s, %s)", integer ? "gs_geti" : "gs_get",
-                        k->e->mems[real].name,
+  const char *get = fmt(k, "%s(%s, %s)", integer ? "gs_geti" : "gs_get", k->e->mems[real].name,
                         place_text(k, x.mem, x.row, x.off));
   bool row = (x.deps & ~k->u->rows) == 0;
   const char *when = row && k->live ? k->live : NULL;
@@ -307,17 +310,24 @@ const char *value_text(kern *k, int v) {
   if (k->name[v]) return k->name[v];
   const val x = k->e->vals[v];
   switch (x.kind) {
-  case VAL_CONST: return number(k, &x);
-  case VAL_SCALAR: return scalar_text(k, &x);
-  case VAL_LOAD: return load_text(k, v);
+  case VAL_CONST:
+    return number(k, &x);
+  case VAL_SCALAR:
+    return scalar_text(k, &x);
+  case VAL_LOAD:
+    return load_text(k, v);
   case VAL_INDEX: {
     const char *t = aff_text(k, x.off);
     return strchr(t, ' ') ? fmt(k, "(i64)(%s)", t) : fmt(k, "(i64)%s", t);
   }
-  case VAL_SIZE: return dim_text(k, x.dim);
-  case VAL_QUOTIENT: return fmt(k, "((i64)(%s) / %lld)", aff_text(k, x.off), (long long)x.index);
-  case VAL_REMAINDER: return fmt(k, "((i64)(%s) %% %lld)", aff_text(k, x.off), (long long)x.index);
-  case VAL_OP: return op_text(k, &x);
+  case VAL_SIZE:
+    return dim_text(k, x.dim);
+  case VAL_QUOTIENT:
+    return fmt(k, "((i64)(%s) / %lld)", aff_text(k, x.off), (long long)x.index);
+  case VAL_REMAINDER:
+    return fmt(k, "((i64)(%s) %% %lld)", aff_text(k, x.off), (long long)x.index);
+  case VAL_OP:
+    return op_text(k, &x);
   default:
     emit_fail(k->e, x.line, "a reduction is used before it is made");
     return "0";

@@ -4,12 +4,21 @@
 
 #include <string.h>
 
-enum { COLUMN_THREADS = 128, COLUMN_WAVES = 8, ALL_THREADS = 256, ALL_WAVES = 4, TOTAL_THREADS = 64 };
+enum {
+  COLUMN_THREADS = 128,
+  COLUMN_WAVES = 8,
+  ALL_THREADS = 256,
+  ALL_WAVES = 4,
+  TOTAL_THREADS = 64
+};
 
 static int column_terms(const unit *u, term *terms, int *roots) {
   for (int i = 0; i < u->ncolumns; i++) {
-    terms[i] = (term){.kind = TERM_REDUCE, .value = u->columns[i].value, .op = u->columns[i].op,
-                      .name = u->columns[i].name, .chunk = "",
+    terms[i] = (term){.kind = TERM_REDUCE,
+                      .value = u->columns[i].value,
+                      .op = u->columns[i].op,
+                      .name = u->columns[i].name,
+                      .chunk = "",
                       .compensated = u->columns[i].op == GS_OP_SUM};
     roots[i] = u->columns[i].value;
   }
@@ -44,7 +53,9 @@ void write_columns(emit *e, unit *u) {
   if (e->caps->is_emulator) groups = e->caps->sm_count;
   if (groups < 1) groups = 1;
   allocate(e, u, groups, s.count);
-  shape sh = {.template_name = "columns", .piece = "tiles", .threads = COLUMN_THREADS,
+  shape sh = {.template_name = "columns",
+              .piece = "tiles",
+              .threads = COLUMN_THREADS,
               .barrier_free = true};
   declare_all(&k, terms, n, s.vec);
   hole(&sh, "SUMS", take_text(&k));
@@ -54,8 +65,8 @@ void write_columns(emit *e, unit *u) {
   hole(&sh, "BODY", take_text(&k));
   for (int i = 0; i < n; i++) {
     const char *put = s.vec > 1 ? fmt(&k, "gs_store<%d>", s.vec) : "gs_put";
-    line(&k, "%s(%s, group * %lld + i, %s_acc);", put, e->mems[u->columns[i].mem].name, (long long)s.count,
-         terms[i].name);
+    line(&k, "%s(%s, group * %lld + i, %s_acc);", put, e->mems[u->columns[i].mem].name,
+         (long long)s.count, terms[i].name);
     k.writes[u->columns[i].mem] = true;
   }
   hole(&sh, "PARTS", take_text(&k));
@@ -75,7 +86,9 @@ void write_columns(emit *e, unit *u) {
 static void total_parts(kern *k, const unit *u, const term *terms, int vec, bool alone, shape *sh) {
   for (int i = 0; i < u->ncolumns; i++) {
     const char *acc = fold_lanes(k, fmt(k, "%s_acc", terms[i].name), vec, terms[i].op);
-    const char *what = terms[i].op == GS_OP_RMAX ? "MAX" : terms[i].op == GS_OP_RMIN ? "MIN" : "SUM";
+    const char *what = terms[i].op == GS_OP_RMAX   ? "MAX"
+                       : terms[i].op == GS_OP_RMIN ? "MIN"
+                                                   : "SUM";
     if (!alone) {
       line(k, "const f32 %s_all = GS_BLOCK_%s(%s, scratch);", terms[i].name, what, acc);
       acc = fmt(k, "%s_all", terms[i].name);
@@ -146,7 +159,8 @@ void write_all(emit *e, unit *u) {
     if ((all >> d & 1) && !dim_is_outer(e, d)) inner |= (gs_dims)1 << d;
   u->rows = all & ~inner;
   unit_rows(e, u);
-  allocate(e, u, e->caps->is_emulator ? e->caps->sm_count : (int64_t)e->caps->sm_count * ALL_WAVES, 1);
+  allocate(e, u, e->caps->is_emulator ? e->caps->sm_count : (int64_t)e->caps->sm_count * ALL_WAVES,
+           1);
   kern_begin(&k, e, u);
   int n = column_terms(u, terms, roots);
   if (!inner) u->rows = 0;
@@ -155,8 +169,10 @@ void write_all(emit *e, unit *u) {
   shape sh = {.template_name = "all", .threads = alone ? 32 : ALL_THREADS, .barrier_free = alone};
   if (!inner) u->per_block = alone ? 1024 : ALL_THREADS * 8;
   sh.grid = count_rows(e, u, u->per_block, u->cap);
-  if (inner) all_rows(&k, u, terms, n, roots, &sh, inner);
-  else all_flat(&k, u, terms, n, roots, &sh);
+  if (inner)
+    all_rows(&k, u, terms, n, roots, &sh, inner);
+  else
+    all_flat(&k, u, terms, n, roots, &sh);
   add_kernel(&k, &sh);
 }
 
@@ -170,9 +186,11 @@ static const char *parts_text(kern *k, unit *made) {
   if (made->per_block > 1)
     line(k, "const i64 need = (%s + %lld) / %lld;", rows, (long long)made->per_block - 1,
          (long long)made->per_block);
-  else line(k, "const i64 need = %s;", rows);
-  line(k, made->parts_each > 1 ? "const i64 parts = (need < %lld ? need : %lld) * %lld;"
-                               : "const i64 parts = need < %lld ? need : %lld;",
+  else
+    line(k, "const i64 need = %s;", rows);
+  line(k,
+       made->parts_each > 1 ? "const i64 parts = (need < %lld ? need : %lld) * %lld;"
+                            : "const i64 parts = need < %lld ? need : %lld;",
        (long long)made->cap, (long long)made->cap, (long long)made->parts_each);
   return take_text(k);
 }
@@ -200,8 +218,10 @@ static void name_totals(kern *k, unit *u, const int *roots, int n) {
 static void add_parts(kern *k, unit *u, int64_t width, shape *sh, const char *at) {
   term terms[MAX_STORES];
   for (int c = 0; c < u->ncolumns; c++) {
-    terms[c] = (term){.kind = TERM_REDUCE, .name = u->columns[c].name,
-                      .chunk = "", .op = u->columns[c].op,
+    terms[c] = (term){.kind = TERM_REDUCE,
+                      .name = u->columns[c].name,
+                      .chunk = "",
+                      .op = u->columns[c].op,
                       .compensated = u->columns[c].op == GS_OP_SUM};
     declare_sum(k, &terms[c], 1, "");
     k->reads[u->columns[c].mem] = true;
@@ -217,10 +237,23 @@ static void add_parts(kern *k, unit *u, int64_t width, shape *sh, const char *at
       line(k, "%s_comp = (%s_next - %s_acc) - %s_term;", n, n, n, n);
       line(k, "%s_acc = %s_next;", n, n);
     } else {
-      line(k, "%s_acc = %s(%s_acc, %s);", n, terms[c].op == GS_OP_RMAX ? "gs_max" : "gs_min", n, get);
+      line(k, "%s_acc = %s(%s_acc, %s);", n, terms[c].op == GS_OP_RMAX ? "gs_max" : "gs_min", n,
+           get);
     }
   }
   hole(sh, "ADD", take_text(k));
+}
+
+/* together: each lane of a warp has added a share. */
+static void declare_totals(kern *k, const unit *u, bool together) {
+  for (int c = 0; c < u->ncolumns; c++) {
+    const char *name = k->e->mems[u->columns[c].total].name;
+    const char *acc = fmt(k, "%s_acc", u->columns[c].name);
+    gs_op op = u->columns[c].op;
+    const char *what = op == GS_OP_RMAX ? "MAX" : op == GS_OP_RMIN ? "MIN" : "SUM";
+    if (together) line(k, "const f32 %s_v = GS_WARP_%s(%s);", name, what, acc);
+    else line(k, "const f32 %s_v = %s;", name, acc);
+  }
 }
 
 void write_total(emit *e, unit *u) {
@@ -236,18 +269,15 @@ void write_total(emit *e, unit *u) {
   kern_uses(&k, roots, n);
   name_totals(&k, u, roots, n);
   bool one = width == 1, alone = e->caps->row_threads == 1;
-  shape sh = {.template_name = "total", .threads = one ? 32 : TOTAL_THREADS,
-              .piece = !one ? "columns" : alone ? "single" : "warp",
+  shape sh = {.template_name = "total",
+              .threads = one ? 32 : TOTAL_THREADS,
+              .piece = !one    ? "columns"
+                       : alone ? "single"
+                               : "warp",
               .barrier_free = !one || alone};
   hole(&sh, "COUNT_PARTS", parts_text(&k, e->units[u->parts_unit]));
   add_parts(&k, u, width, &sh, row_name(&k));
-  for (int c = 0; c < u->ncolumns; c++) {
-    const char *name = e->mems[u->columns[c].total].name;
-    const char *what = u->columns[c].op == GS_OP_RMAX ? "MAX" : u->columns[c].op == GS_OP_RMIN ? "MIN" : "SUM";
-    const char *acc = fmt(&k, "%s_acc", u->columns[c].name);
-    if (one && !alone) line(&k, "const f32 %s_v = GS_WARP_%s(%s);", name, what, acc);
-    else line(&k, "const f32 %s_v = %s;", name, acc);
-  }
+  declare_totals(&k, u, one && !alone);
   hole(&sh, "SUMMED", take_text(&k));
   row_bind(&k);
   row_values(&k, roots, n, 0);

@@ -17,7 +17,8 @@ void emit_fail(emit *e, int source_line, const char *f, ...) {
   if (source_line > 0)
     e->status = gs_fail(e->err, GS_ERR_INPUT, "%s:%d: error: layer '%s': %s", e->file, source_line,
                         e->layer, text);
-  else e->status = gs_fail(e->err, GS_ERR_INPUT, "%s: error: layer '%s': %s", e->file, e->layer, text);
+  else
+    e->status = gs_fail(e->err, GS_ERR_INPUT, "%s: error: layer '%s': %s", e->file, e->layer, text);
 }
 
 static bool wants(const gs_dump_sink *d, const char *pass) {
@@ -73,17 +74,28 @@ static void dump_schedule(emit *e, const gs_dump_sink *d) {
 
 static void write_unit(emit *e, unit *u) {
   switch (u->kind) {
-  case UNIT_MAP: write_map(e, u); break;
-  case UNIT_ROW: write_row(e, u); break;
-  case UNIT_COLUMNS:
-    if (u->reduces || u->nstores) write_row(e, u);
-    else write_columns(e, u);
+  case UNIT_MAP:
+    write_map(e, u);
     break;
-  case UNIT_ALL: write_all(e, u); break;
-  case UNIT_TOTAL: write_total(e, u); break;
-  case UNIT_SUM_BY: write_sum_by(e, u); break;
+  case UNIT_ROW:
+    write_row(e, u);
+    break;
+  case UNIT_COLUMNS:
+    if (u->reduces || u->nstores)
+      write_row(e, u);
+    else
+      write_columns(e, u);
+    break;
+  case UNIT_ALL:
+    write_all(e, u);
+    break;
+  case UNIT_TOTAL:
+    write_total(e, u);
+    break;
+  case UNIT_SUM_BY:
+    write_sum_by(e, u);
+    break;
   }
-  gs_text_free(&u->formula);
 }
 
 static gs_status compile_units(emit *e, const gs_dump_sink *dump) {
@@ -106,7 +118,11 @@ gs_status gs_compile(const gs_pass *p, const gs_caps *caps, const gs_dump_sink *
   gs_arena *a = p->instance->arena;
   const gs_layer_decl *decl = p->instance->layer ? gs_layer_declaration(p->instance->layer) : NULL;
   emit *e = GS_NEW(a, emit);
-  *e = (emit){.pass = p, .caps = caps, .g = p->g, .a = a, .err = err,
+  *e = (emit){.pass = p,
+              .caps = caps,
+              .g = p->g,
+              .a = a,
+              .err = err,
               .file = decl && decl->file ? decl->file : "layer",
               .layer = decl ? decl->name : "layer"};
   e->list = GS_NEW(a, gs_launch_list);
@@ -116,7 +132,6 @@ gs_status gs_compile(const gs_pass *p, const gs_caps *caps, const gs_dump_sink *
   e->done = GS_NEW_N(a, bool, p->nresults);
   if (wants(dump, "graph")) dump_graph(e, dump);
   gs_status s = p->instance->body ? write_body(e) : compile_units(e, dump);
-  for (int k = 0; k < e->nunits; k++) gs_text_free(&e->units[k]->formula);
   if (s) return s;
   if (wants(dump, "text"))
     for (int k = 0; k < e->list->nkernels; k++)
@@ -126,7 +141,7 @@ gs_status gs_compile(const gs_pass *p, const gs_caps *caps, const gs_dump_sink *
 }
 
 const char *gs_prelude(bool emulator) {
-  const gs_asset *f = gs_asset_find(emulator ? "templates/prelude_emu.h"
-                                             : "templates/prelude_cuda.cuh");
+  const gs_asset *f =
+      gs_asset_find(emulator ? "templates/prelude_emu.h" : "templates/prelude_cuda.cuh");
   return f ? f->data : "";
 }

@@ -42,7 +42,10 @@ typedef struct gs_arg {
   bool is_read, is_written;
 } gs_arg;
 
-/* A tensor that the launch list reads or writes, by name ("x", "dy", "rstd", "dx"). */
+/* A tensor that the launch list reads or writes, by name ("x", "dy", "rstd", "dx").
+ *
+ * What the caller must hold to: the address is a multiple of 16 bytes; where the packed part (the product
+ * of all dims but the first) is a multiple of 2, 4 or 8 elements, so is the stride. */
 typedef struct gs_binding {
   const char *name;
   gs_type type;

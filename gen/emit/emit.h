@@ -1,19 +1,21 @@
-/* emit.h: what the files of gen/emit share: one compilation, the lowered values, a kernel being made.
+/* emit.h: what the files of gen/emit share: one compilation, the lowered values, a kernel being
+ * made.
  *
  * The way of a pass: schedule.c cuts it into units; lower.c turns the expressions of a unit into
- * lowered values, in which views have become index arithmetic; geometry.c chooses threads and vectors;
- * body.c writes the C of loops over values; a file per template puts the pieces together. */
+ * lowered values, in which views have become index arithmetic; geometry.c chooses threads and
+ * vectors; body.c writes the C of loops over values; a file per template puts the pieces together.
+ */
 #ifndef GS_EMIT_H
 #define GS_EMIT_H
 
 #include "emit/compile.h"
 #include "emit/expand.h"
 
-#define MAX_TERMS 8  /* variables in one index */
-#define MAX_INNER 6  /* dims of an inner space */
+#define MAX_TERMS 8 /* variables in one index */
+#define MAX_INNER 6 /* dims of an inner space */
 #define MAX_STORES 24
 #define MAX_LOOPS 16
-#define OPAQUE 64    /* index variable OPAQUE + v is the integer value number v */
+#define OPAQUE 64 /* index variable OPAQUE + v is the integer value number v */
 
 /* An index: c + sum coef[k]*var[k]; var below OPAQUE is a dim's loop variable. Sorted by var. */
 typedef struct aff {
@@ -24,7 +26,14 @@ typedef struct aff {
 } aff;
 
 typedef enum val_kind {
-  VAL_CONST, VAL_SCALAR, VAL_LOAD, VAL_INDEX, VAL_SIZE, VAL_QUOTIENT, VAL_REMAINDER, VAL_OP,
+  VAL_CONST,
+  VAL_SCALAR,
+  VAL_LOAD,
+  VAL_INDEX,
+  VAL_SIZE,
+  VAL_QUOTIENT,
+  VAL_REMAINDER,
+  VAL_OP,
   VAL_REDUCE,
 } val_kind;
 
@@ -33,18 +42,18 @@ typedef struct val {
   val_kind kind;
   gs_type type;
   gs_op op;
-  gs_type to;      /* ROUND */
+  gs_type to; /* ROUND */
   int nargs;
   int arg[GS_MAX_ARGS];
-  int mem;         /* LOAD, SCALAR */
-  int row, off;    /* LOAD: index of the first dim (-1 when contiguous) and of the rest; INDEX: off */
-  int guard;       /* LOAD: reads only where this value is true; -1 none */
-  int dim;         /* SIZE */
-  int64_t index;   /* QUOTIENT, REMAINDER: the divisor */
+  int mem;       /* LOAD, SCALAR */
+  int row, off;  /* LOAD: index of the first dim (-1 when contiguous) and of the rest; INDEX: off */
+  int guard;     /* LOAD: reads only where this value is true; -1 none */
+  int dim;       /* SIZE */
+  int64_t index; /* QUOTIENT, REMAINDER: the divisor */
   double value;
   gs_dims rdims;
-  gs_dims deps;    /* loop variables that it depends on */
-  int level;       /* reductions below */
+  gs_dims deps; /* loop variables that it depends on */
+  int level;    /* reductions below */
   int line;
 } val;
 
@@ -54,19 +63,19 @@ typedef struct mem {
   gs_type type;
   int ndims;
   int dim[GS_MAX_RANK];
-  int binding;      /* or -1 */
-  int temp;         /* or -1 */
-  int tensor;       /* of the graph, or -1 */
-  int shares;       /* result in place: the mem of its partner, or -1 */
+  int binding; /* or -1 */
+  int temp;    /* or -1 */
+  int tensor;  /* of the graph, or -1 */
+  int shares;  /* result in place: the mem of its partner, or -1 */
   gs_role role;
-  int partials;     /* a sum still in parts: the mem of the parts, or -1 */
+  int partials; /* a sum still in parts: the mem of the parts, or -1 */
   gs_op parts_op;
 } mem;
 
 typedef struct memo {
   struct memo *next;
   int guard, val;
-  int at[];         /* index of each dim of the node, ascending */
+  int at[]; /* index of each dim of the node, ascending */
 } memo;
 
 /* What a unit writes: memory at an index gets a value, for every point of dims. */
@@ -81,8 +90,8 @@ typedef struct store {
 /* What a unit sums over its rows. */
 typedef struct column {
   const char *name; /* of its accumulators */
-  int mem;        /* the parts */
-  int total;      /* mem of the finished sum */
+  int mem;          /* the parts */
+  int total;        /* mem of the finished sum */
   gs_op op;
   int value;
   gs_dims kept, rdims;
@@ -96,7 +105,14 @@ typedef struct space {
   int vec;
 } space;
 
-typedef enum unit_kind { UNIT_MAP, UNIT_ROW, UNIT_COLUMNS, UNIT_ALL, UNIT_TOTAL, UNIT_SUM_BY } unit_kind;
+typedef enum unit_kind {
+  UNIT_MAP,
+  UNIT_ROW,
+  UNIT_COLUMNS,
+  UNIT_ALL,
+  UNIT_TOTAL,
+  UNIT_SUM_BY
+} unit_kind;
 
 /* A kernel before its geometry. */
 typedef struct unit {
@@ -104,21 +120,21 @@ typedef struct unit {
   int nstores, ncolumns;
   store stores[MAX_STORES];
   column columns[MAX_STORES];
-  int parts_unit;       /* TOTAL: the unit that makes the parts */
-  gs_dims kept;         /* of the columns */
-  gs_dims rows;         /* dims of which each row is one point */
+  int parts_unit; /* TOTAL: the unit that makes the parts */
+  gs_dims kept;   /* of the columns */
+  gs_dims rows;   /* dims of which each row is one point */
   int nrow;
   int row_dim[GS_MAX_RANK];
-  bool reduces;         /* has reductions over inner dims */
-  bool gathers;         /* reads a row in place elsewhere than it writes */
-  gs_text formula;      /* comment lines of the banner */
+  bool reduces;    /* has reductions over inner dims */
+  bool gathers;    /* reads a row in place elsewhere than it writes */
+  const char *formula;  /* comment lines of the banner, or NULL */
   int line;
-  int key;              /* SUM_BY: the key's value, at the dim from */
+  int key; /* SUM_BY: the key's value, at the dim from */
   int from, to;
   /* chosen when it is written; TOTAL reads those of its parts */
-  int64_t per_block;    /* rows of a block at a time */
-  int64_t cap;          /* blocks of a persistent kernel */
-  int64_t parts_each;   /* parts that a block writes */
+  int64_t per_block;  /* rows of a block at a time */
+  int64_t cap;        /* blocks of a persistent kernel */
+  int64_t parts_each; /* parts that a block writes */
 } unit;
 
 typedef struct emit {
@@ -127,7 +143,7 @@ typedef struct emit {
   gs_graph *g;
   gs_arena *a;
   gs_error *err;
-  gs_status status;     /* the first failure, sticky */
+  gs_status status; /* the first failure, sticky */
   const char *file, *layer;
   gs_launch_list *list;
   mem *mems;
@@ -136,9 +152,9 @@ typedef struct emit {
   int naffs, cap_affs;
   val *vals;
   int nvals, cap_vals;
-  memo **memos;         /* by node */
+  memo **memos; /* by node */
   gs_id nmemos;
-  gs_result *results;   /* copies: exprs are replaced as sums are cut out */
+  gs_result *results; /* copies: exprs are replaced as sums are cut out */
   bool *done;
   int *result_mem;
   unit **units;
@@ -162,7 +178,7 @@ int aff_scale(emit *e, int a, int64_t k);
 gs_dims aff_deps(const emit *e, int a);
 int aff_level(const emit *e, int a);
 int64_t aff_coef(const emit *e, int a, int var);
-void where_loops(emit *e, where_at *w); /* every dim at its own loop variable */
+void where_loops(emit *e, where_at *w);                  /* every dim at its own loop variable */
 void where_view(emit *e, const gs_node *n, where_at *w); /* past a view node, to its argument */
 int lower(emit *e, gs_id id, const where_at *w);
 int val_make(emit *e, const val *v);
@@ -170,17 +186,18 @@ int val_make(emit *e, const val *v);
 void mem_index(emit *e, const mem *m, const where_at *w, int *row, int *off);
 int64_t dim_size(const emit *e, int d); /* -1 for an outer dim */
 bool dim_is_outer(const emit *e, int d);
-int dim_root(const emit *e, int d);     /* the dim whose size argument gives that of d */
+int dim_root(const emit *e, int d); /* the dim whose size argument gives that of d */
 
 /* ---- memory.c ---- */
-int mem_temp(emit *e, const char *name, gs_type type, gs_dims dims, gs_id *input);
+/* line: of the author's file, for mistakes. input: receives a node that reads it, or NULL. */
+int mem_temp(emit *e, const char *name, gs_type type, gs_dims dims, int line, gs_id *input);
 void mem_allocate_temp(emit *e, int mem, gs_count count);
 gs_status memory_bind(emit *e);
 int memory_add_leaf(emit *e, int tensor); /* binds a tensor that the results do not read */
 const char *c_name(emit *e, const char *name);
 int64_t mem_packed(const emit *e, const mem *m); /* elements of the packed part */
-int mem_real(const emit *e, int m);     /* of a result in place: what it is written over */
-void share_in_place(emit *e);           /* inplace.c: proves or refuses results in place */
+int mem_real(const emit *e, int m);              /* of a result in place: what it is written over */
+void share_in_place(emit *e);                    /* inplace.c: proves or refuses results in place */
 
 /* ---- schedule.c ---- */
 gs_status schedule(emit *e);
@@ -190,15 +207,15 @@ gs_status schedule(emit *e);
 void space_of(emit *e, gs_dims inner, const int *values, int nvalues, const store *const *st,
               int nst, space *out);
 bool is_contiguous(const emit *e, int mem, int off, const space *s);
-void unit_rows(emit *e, unit *u);                      /* orders u->rows into row_dim */
+void unit_rows(emit *e, unit *u); /* orders u->rows into row_dim */
 gs_count count_rows(const emit *e, const unit *u, int64_t per_block, int64_t cap);
 typedef struct geometry {
-  int threads, lanes;    /* lanes threads share a row */
-  int per_block;         /* rows of a block at a time */
-  int chunks;            /* vectors of a row that a thread has, at most */
-  int64_t cap;           /* blocks of a persistent kernel */
-  bool resident;         /* what is read twice stays in registers */
-  bool compensated;      /* column sums carry their rounding error along */
+  int threads, lanes; /* lanes threads share a row */
+  int per_block;      /* rows of a block at a time */
+  int chunks;         /* vectors of a row that a thread has, at most */
+  int64_t cap;        /* blocks of a persistent kernel */
+  bool resident;      /* what is read twice stays in registers */
+  bool compensated;   /* column sums carry their rounding error along */
 } geometry;
 /* values: arrays of chunks vectors that a thread would keep; sums: column sums. */
 void geometry_row(const emit *e, int64_t count, int vec, int values, int sums, bool persistent,
@@ -209,35 +226,42 @@ void geometry_row(const emit *e, int64_t count, int vec, int values, int sums, b
 typedef struct kern {
   emit *e;
   unit *u;
-  const char **name;            /* of each value, in scope */
+  const char **name; /* of each value, in scope */
   int *uses;
   bool *used_inside;            /* by a value that differs along the row */
   const char *var[GS_MAX_DIMS]; /* text of each loop variable */
   gs_text o;
   int depth;
-  const space *s;               /* of the loop being written, or NULL */
-  const char *flat;             /* text of the flat index of that loop: "i" */
+  const space *s;   /* of the loop being written, or NULL */
+  const char *flat; /* text of the flat index of that loop: "i" */
   bool in_lane;
-  const char *live;             /* a condition for row loads, or NULL */
-  struct { int mem, row; const char *name; } bases[64];
+  const char *live; /* a condition for row loads, or NULL */
+  struct {
+    int mem, row;
+    const char *name;
+  } bases[64];
   int nbases;
-  const char *taken[256];       /* names in scope */
+  const char *taken[256]; /* names in scope */
   int ntaken;
   int counter;
   bool *reads, *writes, *strides; /* by mem */
   bool dims[GS_MAX_DIMS];
-  struct { int value; const char *name; bool loaded; } kept[16]; /* loads in registers */
+  struct {
+    int value;
+    const char *name;
+    bool loaded;
+  } kept[16]; /* loads in registers */
   int nkept;
-  const char *chunk;            /* the text "[c]" that follows their names */
+  const char *chunk; /* the text "[c]" that follows their names */
 } kern;
 
 typedef enum term_kind { TERM_STORE, TERM_REDUCE } term_kind;
-typedef struct term {           /* what a loop does with a value */
+typedef struct term { /* what a loop does with a value */
   term_kind kind;
   int value;
   const store *st;
-  const char *name;             /* accumulator: NAME_acc, NAME_comp */
-  const char *chunk;            /* follows the accumulator: "" or "[c]" */
+  const char *name;  /* accumulator: NAME_acc, NAME_comp */
+  const char *chunk; /* follows the accumulator: "" or "[c]" */
   gs_op op;
   bool compensated;
 } term;
@@ -247,22 +271,22 @@ void kern_uses(kern *k, const int *roots, int n);
 void line(kern *k, const char *fmt, ...) GS_PRINTF(2, 3);
 void open_block(kern *k, const char *fmt, ...) GS_PRINTF(2, 3);
 void close_block(kern *k);
-const char *take_text(kern *k);         /* what was written since the last take */
+const char *take_text(kern *k); /* what was written since the last take */
 const char *fmt(kern *k, const char *f, ...) GS_PRINTF(2, 3);
 const char *unique(kern *k, const char *stem);
 const char *value_text(kern *k, int v);
-const char *bare_text(kern *k, int v);  /* without outer parentheses */
+const char *bare_text(kern *k, int v); /* without outer parentheses */
 const char *aff_text(kern *k, int a);
 const char *place_text(kern *k, int mem, int row, int off);
-const char *dim_text(kern *k, int d);   /* the size of a dim */
+const char *dim_text(kern *k, int d); /* the size of a dim */
 /* stop: names in scope, below which nothing is looked at; or NULL. */
 void collect(const emit *e, const int *roots, int n, bool *seen, bool into_reductions,
              const char *const *stop);
 
 /* ---- rows.c ---- */
-const char *rows_text(kern *k);         /* number of rows of the unit */
-const char *row_name(kern *k);          /* the variable that counts rows */
-void row_bind(kern *k);                 /* declares the other loop variables of the row */
+const char *rows_text(kern *k); /* number of rows of the unit */
+const char *row_name(kern *k);  /* the variable that counts rows */
+void row_bind(kern *k);         /* declares the other loop variables of the row */
 void row_values(kern *k, const int *roots, int n, int level);
 void row_store(kern *k, const store *st, const char *when);
 
@@ -274,7 +298,7 @@ const char *fold_lanes(kern *k, const char *array, int vec, gs_op op); /* writes
 
 /* ---- loop.c ---- */
 typedef struct loop {
-  int level;              /* of its reductions; stores come last */
+  int level; /* of its reductions; stores come last */
   space s;
   term terms[MAX_STORES * 2];
   int nterms;
@@ -305,8 +329,8 @@ void write_map(emit *e, unit *u);
 void write_row(emit *e, unit *u);     /* UNIT_ROW, UNIT_COLUMNS with reductions or stores */
 void write_columns(emit *e, unit *u); /* column sums alone */
 void write_all(emit *e, unit *u);
-void write_total(emit *e, unit *u);   /* adds the parts */
+void write_total(emit *e, unit *u); /* adds the parts */
 void write_sum_by(emit *e, unit *u);
-gs_status write_attention(emit *e);   /* a layer whose body is templates/attention.cu */
+gs_status write_attention(emit *e); /* a layer whose body is templates/attention.cu */
 
 #endif

@@ -99,8 +99,8 @@ static gs_status expand(expansion *x, const char *text, size_t len) {
 
 gs_status gs_expand(const char *template_name, const char *text, const gs_hole *holes, int nholes,
                     gs_text *out, gs_error *err) {
-  expansion x = {.template_name = template_name, .holes = holes, .nholes = nholes, .out = out,
-                 .err = err};
+  expansion x = {
+      .template_name = template_name, .holes = holes, .nholes = nholes, .out = out, .err = err};
   return expand(&x, text, strlen(text));
 }
 

@@ -11,15 +11,17 @@
  *   mode      resident: what is read twice stays in registers (REGISTERS of f32); else streamed
  *   blocks    of a persistent kernel: a multiple of the machine's processors */
 enum {
-  GROUP_THREADS = 128,  /* a block of several rows */
-  GROUP_CHUNKS = 4,     /* the most vectors a lane of a warp takes before a block takes the row */
+  GROUP_THREADS = 128, /* a block of several rows */
+  GROUP_CHUNKS = 4,    /* the most vectors a lane of a warp takes before a block takes the row */
   BLOCK_CHUNKS = 2,
   WIDE_THREADS = 512,   /* beyond, chunks double */
   REGISTERS_OWN = 48,   /* of a thread, for indices and intermediate values */
   REGISTERS_MOST = 128, /* f32 kept in registers */
 };
 
-static int64_t at_least_one(int64_t n) { return n > 0 ? n : 1; }
+static int64_t at_least_one(int64_t n) {
+  return n > 0 ? n : 1;
+}
 
 bool is_contiguous(const emit *e, int m, int off, const space *s) {
   if (s->n == 0) return s->vec == 1;
@@ -32,7 +34,9 @@ bool is_contiguous(const emit *e, int m, int off, const space *s) {
   return x->ndims < 2 || x->temp >= 0 || mem_packed(e, x) % s->vec == 0;
 }
 
-static bool is_float(gs_type t) { return t == GS_F32 || t == GS_BF16 || t == GS_F16; }
+static bool is_float(gs_type t) {
+  return t == GS_F32 || t == GS_BF16 || t == GS_F16;
+}
 
 /* Coefficients by which the dims of `inner` are ordered: those of an access that has them all. */
 static int ordering(const emit *e, gs_dims inner, const bool *seen, const store *const *st,
@@ -61,7 +65,8 @@ static void sort_dims(const emit *e, gs_dims inner, int by, space *s) {
 static int widest(const emit *e, const bool *seen, const store *const *st, int nst, int last) {
   int bytes = 16, narrow = 16;
   for (int v = 0; v < e->nvals; v++) {
-    if (!seen[v] || e->vals[v].kind != VAL_LOAD || !is_float(e->mems[e->vals[v].mem].type)) continue;
+    if (!seen[v] || e->vals[v].kind != VAL_LOAD || !is_float(e->mems[e->vals[v].mem].type))
+      continue;
     int size = (int)gs_type_size(e->mems[e->vals[v].mem].type);
     if (aff_coef(e, e->vals[v].off, last) == 1 && size < narrow) narrow = size;
   }
@@ -125,12 +130,16 @@ void unit_rows(emit *e, unit *u) {
 gs_count count_rows(const emit *e, const unit *u, int64_t per_block, int64_t cap) {
   gs_count c = {.coef = 1, .div = per_block, .cap = cap};
   for (int i = 0; i < u->nrow; i++)
-    if (dim_is_outer(e, u->row_dim[i])) c.dims |= (gs_dims)1 << dim_root(e, u->row_dim[i]);
-    else c.coef *= dim_size(e, u->row_dim[i]);
+    if (dim_is_outer(e, u->row_dim[i]))
+      c.dims |= (gs_dims)1 << dim_root(e, u->row_dim[i]);
+    else
+      c.coef *= dim_size(e, u->row_dim[i]);
   return c;
 }
 
-static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 /* One row for a whole block. */
 static void block_row(int64_t vectors, geometry *g) {
@@ -168,7 +177,7 @@ void geometry_row(const emit *e, int64_t count, int vec, int values, int sums, b
   int64_t room = 65536 / g.threads - REGISTERS_OWN;
   if (room > REGISTERS_MOST) room = REGISTERS_MOST;
   int64_t each = (int64_t)g.chunks * vec;
-  g.compensated = sums * 2 * each <= room;
+  g.compensated = sums * 2 * each <= room / 2;
   room -= (g.compensated ? 2 : 1) * sums * each;
   g.resident = values * each <= room;
   g.cap = e->caps->sm_count * at_least_one(512 / g.threads);

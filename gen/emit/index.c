@@ -1,11 +1,15 @@
-/* index.c: indices as sums of loop variables, interned: equal numbers are equal indices. Division by
- * a constant is exact where the terms allow it, so that views undo each other. */
+/* index.c: indices as sums of loop variables, interned: equal numbers are equal indices. Division
+ * by a constant is exact where the terms allow it, so that views undo each other. */
 #include "emit/emit.h"
 
 #include <string.h>
 
-int64_t dim_size(const emit *e, int d) { return gs_graph_dim_at(e->g, d)->size; }
-bool dim_is_outer(const emit *e, int d) { return dim_size(e, d) < 0; }
+int64_t dim_size(const emit *e, int d) {
+  return gs_graph_dim_at(e->g, d)->size;
+}
+bool dim_is_outer(const emit *e, int d) {
+  return dim_size(e, d) < 0;
+}
 
 int dim_root(const emit *e, int d) {
   while (gs_graph_dim_at(e->g, d)->same_as >= 0 && gs_graph_dim_at(e->g, d)->same_as != d)
@@ -16,8 +20,7 @@ int dim_root(const emit *e, int d) {
 static int intern(emit *e, const aff *a) {
   for (int i = 0; i < e->naffs; i++) {
     const aff *b = &e->affs[i];
-    if (b->c == a->c && b->n == a->n &&
-        memcmp(b->var, a->var, sizeof(int) * (size_t)a->n) == 0 &&
+    if (b->c == a->c && b->n == a->n && memcmp(b->var, a->var, sizeof(int) * (size_t)a->n) == 0 &&
         memcmp(b->coef, a->coef, sizeof(int64_t) * (size_t)a->n) == 0)
       return i;
   }
@@ -140,17 +143,21 @@ void where_view(emit *e, const gs_node *n, where_at *w) {
   int *at = w->at;
   switch (n->op) {
   case GS_OP_SPLIT:
-    at[n->dim[0]] =
-        aff_add(e, aff_scale(e, at[n->dim[1]], dim_size(e, n->dim[2])), at[n->dim[2]]);
+    at[n->dim[0]] = aff_add(e, aff_scale(e, at[n->dim[1]], dim_size(e, n->dim[2])), at[n->dim[2]]);
     break;
   case GS_OP_MERGE:
     split(e, at[n->dim[0]], dim_size(e, n->dim[2]), &at[n->dim[1]], &at[n->dim[2]]);
     break;
-  case GS_OP_PICK: at[n->dim[0]] = aff_const(e, n->index); break;
+  case GS_OP_PICK:
+    at[n->dim[0]] = aff_const(e, n->index);
+    break;
   case GS_OP_SLICE:
     at[n->dim[0]] = aff_add(e, at[n->dim[1]], aff_const(e, n->index));
     break;
-  case GS_OP_RENAME: at[n->dim[0]] = at[n->dim[1]]; break;
-  default: break;
+  case GS_OP_RENAME:
+    at[n->dim[0]] = at[n->dim[1]];
+    break;
+  default:
+    break;
   }
 }

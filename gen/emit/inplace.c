@@ -1,5 +1,6 @@
-/* inplace.c: results that may be written over an input: proves that each element is read for the last
- * time by the thread that writes it, before it does, or in its row before a barrier; else refuses.
+/* inplace.c: results that may be written over an input: proves that each element is read for the
+ * last time by the thread that writes it, before it does, or in its row before a barrier; else
+ * refuses.
  *
  * Requires: units in their order. Keeps: values. Refusing is never an error: the result then has
  * memory of its own (gs_binding.inplace = -1). */

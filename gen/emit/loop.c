@@ -30,10 +30,10 @@ void write_loop(kern *k, const geometry *g, const loop *l, bool chunked) {
     return;
   }
   bool one = g->chunks == 1;
-  const char *i = alone ? times(k, "c", s->vec)
-                  : one ? times(k, lane, s->vec)
-                        : fmt(k, "(c * %d + %s)%s", g->lanes, lane,
-                              s->vec > 1 ? fmt(k, " * %d", s->vec) : "");
+  const char *i =
+      alone ? times(k, "c", s->vec)
+      : one ? times(k, lane, s->vec)
+            : fmt(k, "(c * %d + %s)%s", g->lanes, lane, s->vec > 1 ? fmt(k, " * %d", s->vec) : "");
   if (one && alone) i = "0";
   if (one) {
     line(k, "{");

@@ -14,8 +14,8 @@ static bool same_val(const val *a, const val *b) {
 
 static void derive(const emit *e, val *v) {
   v->deps = aff_deps(e, v->row) | aff_deps(e, v->off);
-  v->level = aff_level(e, v->row) > aff_level(e, v->off) ? aff_level(e, v->row)
-                                                        : aff_level(e, v->off);
+  v->level =
+      aff_level(e, v->row) > aff_level(e, v->off) ? aff_level(e, v->row) : aff_level(e, v->off);
   if (v->guard >= 0) {
     v->deps |= e->vals[v->guard].deps;
     if (e->vals[v->guard].level > v->level) v->level = e->vals[v->guard].level;
@@ -45,8 +45,14 @@ int val_make(emit *e, const val *v) {
 }
 
 static val blank(val_kind kind, const gs_node *n) {
-  val v = {.kind = kind, .type = n->type, .mem = -1, .row = -1, .off = -1, .guard = -1,
-           .dim = -1, .line = n->line};
+  val v = {.kind = kind,
+           .type = n->type,
+           .mem = -1,
+           .row = -1,
+           .off = -1,
+           .guard = -1,
+           .dim = -1,
+           .line = n->line};
   return v;
 }
 
@@ -59,8 +65,16 @@ static int constant(emit *e, const gs_node *like, double value) {
 }
 
 static int operation(emit *e, gs_op op, gs_type type, const int *arg, int n, int source_line) {
-  val v = {.kind = VAL_OP, .type = type, .op = op, .nargs = n, .mem = -1, .row = -1, .off = -1,
-           .guard = -1, .dim = -1, .line = source_line};
+  val v = {.kind = VAL_OP,
+           .type = type,
+           .op = op,
+           .nargs = n,
+           .mem = -1,
+           .row = -1,
+           .off = -1,
+           .guard = -1,
+           .dim = -1,
+           .line = source_line};
   memcpy(v.arg, arg, sizeof(int) * (size_t)n);
   return val_make(e, &v);
 }
@@ -192,24 +206,36 @@ static int lower_node(emit *e, const gs_node *n, const where_at *w) {
     v.line = 0;
     return val_make(e, &v);
   case GS_OP_INPUT:
-  case GS_OP_SCALAR: return lower_leaf(e, n, w);
-  case GS_OP_INDEX: return lower_index(e, n, w->at[n->dim[0]]);
+  case GS_OP_SCALAR:
+    return lower_leaf(e, n, w);
+  case GS_OP_INDEX:
+    return lower_index(e, n, w->at[n->dim[0]]);
   case GS_OP_SIZE:
     v = blank(VAL_SIZE, n);
     v.dim = dim_root(e, n->dim[0]);
     v.line = 0;
     return val_make(e, &v);
-  case GS_OP_SUM: case GS_OP_RMAX: case GS_OP_RMIN: case GS_OP_LOGSUMEXP:
+  case GS_OP_SUM:
+  case GS_OP_RMAX:
+  case GS_OP_RMIN:
+  case GS_OP_LOGSUMEXP:
     return lower_reduce(e, n, w);
-  case GS_OP_SPLIT: case GS_OP_MERGE: case GS_OP_PICK: case GS_OP_SLICE: case GS_OP_RENAME:
+  case GS_OP_SPLIT:
+  case GS_OP_MERGE:
+  case GS_OP_PICK:
+  case GS_OP_SLICE:
+  case GS_OP_RENAME:
     where_view(e, n, &in);
     return lower(e, n->arg[0], &in);
-  case GS_OP_JOIN: return lower_join(e, n, w);
-  case GS_OP_AT: return lower_at(e, n, w);
+  case GS_OP_JOIN:
+    return lower_join(e, n, w);
+  case GS_OP_AT:
+    return lower_at(e, n, w);
   case GS_OP_SUM_BY:
     emit_fail(e, n->line, "a sum grouped by a key can't be used inside this expression");
     return constant(e, n, 0);
-  default: return lower_op(e, n, w);
+  default:
+    return lower_op(e, n, w);
   }
 }
 

@@ -7,8 +7,8 @@ enum { MAP_THREADS = 256 };
 
 static int store_terms(const unit *u, term *terms, int *roots) {
   for (int i = 0; i < u->nstores; i++) {
-    terms[i] = (term){.kind = TERM_STORE, .value = u->stores[i].value, .st = &u->stores[i],
-                      .chunk = ""};
+    terms[i] =
+        (term){.kind = TERM_STORE, .value = u->stores[i].value, .st = &u->stores[i], .chunk = ""};
     roots[i] = u->stores[i].value;
   }
   return u->nstores;
@@ -38,8 +38,10 @@ static void write_flat(kern *k, const space *s, const term *terms, int n, shape 
 static void write_wide(kern *k, const space *s, shape *sh) {
   int64_t blocks = (s->count / s->vec + MAP_THREADS - 1) / MAP_THREADS;
   const char *row = row_name(k), *part = "", *place = "";
-  if (k->u->nrow == 0) part = "(int)GS_BID";
-  else if (blocks > 1) part = fmt(k, "(int)(GS_BID %% %lld)", (long long)blocks);
+  if (k->u->nrow == 0)
+    part = "(int)GS_BID";
+  else if (blocks > 1)
+    part = fmt(k, "(int)(GS_BID %% %lld)", (long long)blocks);
   if (k->u->nrow > 0)
     place = blocks > 1 ? fmt(k, "const i64 %s = GS_BID / %lld;", row, (long long)blocks)
                        : fmt(k, "const i64 %s = GS_BID;", row);
@@ -58,7 +60,8 @@ static void write_narrow(kern *k, const space *s, shape *sh) {
   hole(sh, "ROW", row_name(k));
   hole_int(k, sh, "ROWS", rows);
   hole_int(k, sh, "LANES", vectors);
-  hole_int(k, sh, "USED", rows * vectors);
+  const char *all = fmt(k, "GS_TID < %lld && ", (long long)(rows * vectors));
+  hole(sh, "USED", rows * vectors == MAP_THREADS ? "" : all);
   hole(sh, "INDEX", s->vec > 1 ? fmt(k, " * %d", s->vec) : "");
   hole(sh, "COUNT", rows_text(k));
   sh->piece = "narrow";
@@ -71,8 +74,10 @@ static void write_rows(kern *k, const space *s, const term *terms, int n, shape 
   row_values(k, roots, n, 0);
   write_step(k, s, "i", terms, n);
   hole(sh, "BODY", take_text(k));
-  if (s->count / s->vec >= MAP_THREADS / 2 || k->u->nrow == 0) write_wide(k, s, sh);
-  else write_narrow(k, s, sh);
+  if (s->count / s->vec >= MAP_THREADS / 2 || k->u->nrow == 0)
+    write_wide(k, s, sh);
+  else
+    write_narrow(k, s, sh);
 }
 
 void write_map(emit *e, unit *u) {
@@ -91,8 +96,10 @@ void write_map(emit *e, unit *u) {
   if (flat) u->rows = 0;
   kern_uses(&k, roots, n);
   shape sh = {.template_name = "map", .threads = MAP_THREADS, .barrier_free = true};
-  if (flat) write_flat(&k, &s, terms, n, &sh, roots);
-  else write_rows(&k, &s, terms, n, &sh, roots);
+  if (flat)
+    write_flat(&k, &s, terms, n, &sh, roots);
+  else
+    write_rows(&k, &s, terms, n, &sh, roots);
   sh.tunables = fmt(&k, "threads=%d vec=%d", MAP_THREADS, s.vec);
   add_kernel(&k, &sh);
 }

@@ -6,11 +6,13 @@
 
 /* Words that kernels use themselves, or that C++ keeps. */
 static const char *const words[] = {
-    "i", "j", "c", "l", "b", "row", "lane", "live", "scratch", "parts", "need", "first", "next",
-    "key", "f32", "bf16", "f16", "i32", "i64", "u8", "int", "float", "double", "char", "long",
-    "short", "auto", "new", "delete", "class", "this", "template", "operator", "default", "union",
-    "and", "or", "not", "xor", "for", "if", "else", "do", "while", "return", "switch", "case",
-    "break", "true", "false", "const", "static", "struct", "void", "using", "typename", "bool"};
+    "i",      "j",        "c",     "l",     "b",        "row",      "lane",    "live",   "scratch",
+    "parts",  "need",     "first", "next",  "key",      "f32",      "bf16",    "f16",    "i32",
+    "i64",    "u8",       "int",   "float", "double",   "char",     "long",    "short",  "auto",
+    "new",    "delete",   "class", "this",  "template", "operator", "default", "union",  "and",
+    "or",     "not",      "xor",   "for",   "if",       "else",     "do",      "while",  "return",
+    "switch", "case",     "break", "true",  "false",    "const",    "static",  "struct", "void",
+    "using",  "typename", "bool"};
 static const char *const stems[] = {"e", "r", "sum", "max", "min", "lse", "i_", "gs_", "GS_"};
 static const char *const ends[] = {"_v", "_at", "_ld", "_acc", "_comp", "_parts"};
 
@@ -51,24 +53,33 @@ static int add_mem(emit *e, const mem *m) {
   return e->nmems++;
 }
 
-int mem_temp(emit *e, const char *name, gs_type type, gs_dims dims, gs_id *input) {
-  mem m = {.name = name, .type = type, .binding = -1, .temp = 0, .tensor = -1, .shares = -1,
-           .partials = -1, .role = GS_ROLE_SAVED};
+int mem_temp(emit *e, const char *name, gs_type type, gs_dims dims, int source_line, gs_id *input) {
+  mem m = {.name = name,
+           .type = type,
+           .binding = -1,
+           .temp = 0,
+           .tensor = -1,
+           .shares = -1,
+           .partials = -1,
+           .role = GS_ROLE_INPUT};
   for (int outer = 1; outer >= 0; outer--) /* an outer dim comes first */
     for (int d = 0; d < GS_MAX_DIMS; d++) {
       if (!(dims >> d & 1) || dim_is_outer(e, d) != (outer == 1)) continue;
       if (m.ndims == GS_MAX_RANK) {
-        emit_fail(e, 0, "a temporary would have more than %d dims", GS_MAX_RANK);
+        emit_fail(e, source_line, "a temporary would have more than %d dims", GS_MAX_RANK);
         break;
       }
       m.dim[m.ndims++] = d;
     }
   for (int i = 1; i < m.ndims; i++)
     if (dim_is_outer(e, m.dim[i]))
-      emit_fail(e, 0, "a temporary over two outer dims (%s, %s) is not supported",
-                gs_graph_dim_at(e->g, m.dim[0])->name, gs_graph_dim_at(e->g, m.dim[i])->name);
+      emit_fail(
+          e, source_line,
+          "this value depends on two outer dims, %s and %s, and would have to be kept in memory: "
+          "only one may be outer",
+          gs_graph_dim_at(e->g, m.dim[0])->name, gs_graph_dim_at(e->g, m.dim[i])->name);
   if (input) {
-    gs_tensor t = {.name = name, .role = GS_ROLE_SAVED, .type = type, .ndims = m.ndims};
+    gs_tensor t = {.name = name, .role = GS_ROLE_INPUT, .type = type, .ndims = m.ndims};
     memcpy(t.dim, m.dim, sizeof m.dim);
     m.tensor = gs_graph_tensor(e->g, &t);
     *input = gs_input(e->g, m.tensor);
@@ -114,8 +125,11 @@ gs_status memory_bind(emit *e) {
   for (int i = 0; i < p->nleaves; i++) memory_add_leaf(e, p->leaves[i]);
   for (int i = 0; i < p->nresults; i++) {
     const gs_result *r = &p->results[i];
-    gs_binding b = {.name = r->name, .type = r->type, .ndims = r->ndims,
-                    .role = GS_ROLE_OUTPUT, .is_result = true};
+    gs_binding b = {.name = r->name,
+                    .type = r->type,
+                    .ndims = r->ndims,
+                    .role = GS_ROLE_OUTPUT,
+                    .is_result = true};
     memcpy(b.dim, r->dim, sizeof b.dim);
     mem m = {.name = c_name(e, r->name), .tensor = -1, .role = GS_ROLE_OUTPUT};
     bind(e, &b, &m);
@@ -131,4 +145,6 @@ gs_status memory_bind(emit *e) {
   return e->status;
 }
 
-int mem_real(const emit *e, int m) { return e->mems[m].shares >= 0 ? e->mems[m].shares : m; }
+int mem_real(const emit *e, int m) {
+  return e->mems[m].shares >= 0 ? e->mems[m].shares : m;
+}

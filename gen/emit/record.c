@@ -1,4 +1,5 @@
-/* record.c: from the pieces of a kernel to its record: parameters, arguments, banner, entry name. */
+/* record.c: from the pieces of a kernel to its record: parameters, arguments, banner, entry name.
+ */
 #include "emit/emit.h"
 
 #include <ctype.h>
@@ -49,13 +50,16 @@ static void mem_param(kern *k, params *p, int at) {
   if (m->role == GS_ROLE_SCALAR || m->role == GS_ROLE_STEP_SCALAR) {
     bool step = m->role == GS_ROLE_STEP_SCALAR;
     add_param(k, p, fmt(k, step ? "GS_STEP(%s)" : "GS_NUM(%s)", m->name),
-              (gs_arg){.kind = step ? GS_ARG_STEP_SCALAR : GS_ARG_SCALAR, .index = m->binding,
+              (gs_arg){.kind = step ? GS_ARG_STEP_SCALAR : GS_ARG_SCALAR,
+                       .index = m->binding,
                        .is_read = true});
     return;
   }
   const char *how = in && out ? "GS_INOUT" : out ? "GS_OUT" : "GS_IN";
   gs_arg a = {.kind = m->binding >= 0 ? GS_ARG_TENSOR : GS_ARG_TEMP,
-              .index = m->binding >= 0 ? m->binding : m->temp, .is_read = in, .is_written = out};
+              .index = m->binding >= 0 ? m->binding : m->temp,
+              .is_read = in,
+              .is_written = out};
   add_param(k, p, fmt(k, "%s(%s, %s)", how, gs_type_name(m->type), m->name), a);
   if (k->strides[at])
     add_param(k, p, fmt(k, "GS_STRIDE(%s_ld)", m->name),
@@ -104,7 +108,7 @@ static const char *banner(kern *k, const shape *s) {
   add_comment(&t, head, strlen(head));
   head = fmt(k, "key: %s, %s", e->pass->key ? e->pass->key : "", e->caps->arch);
   add_comment(&t, head, strlen(head));
-  for (const char *f = k->u && k->u->formula.s ? k->u->formula.s : ""; *f;) {
+  for (const char *f = k->u && k->u->formula ? k->u->formula : ""; *f;) {
     const char *end = strchr(f, '\n');
     size_t n = end ? (size_t)(end - f) : strlen(f);
     if (n > 3) add_comment(&t, f + 3, n - 3); /* past its own "// " */
@@ -125,9 +129,12 @@ static void cost(kern *k, gs_kernel *r) {
     if ((!k->reads[i] && !k->writes[i]) || m->role == GS_ROLE_SCALAR) continue;
     int64_t bytes = mem_packed(e, m) * (int64_t)gs_type_size(m->type);
     if (k->reads[i] && k->writes[i]) bytes *= 2;
-    if (m->ndims == 0) without += bytes;
-    else if (dim_is_outer(e, m->dim[0])) with[dim_root(e, m->dim[0])] += bytes;
-    else without += bytes * dim_size(e, m->dim[0]);
+    if (m->ndims == 0)
+      without += bytes;
+    else if (dim_is_outer(e, m->dim[0]))
+      with[dim_root(e, m->dim[0])] += bytes;
+    else
+      without += bytes * dim_size(e, m->dim[0]);
   }
   r->bytes_rows = (gs_count){.coef = without, .div = 1};
   for (int d = 0; d < GS_MAX_DIMS; d++)
@@ -214,7 +221,10 @@ void add_kernel(kern *k, shape *s) {
                    .text = expand_piece(e, s, s->holes, s->nholes),
                    .template_name = gs_arena_strdup(e->a, s->template_name),
                    .tunables = gs_arena_strdup(e->a, s->tunables),
-                   .nargs = p.n, .args = p.args, .grid = s->grid, .threads = s->threads,
+                   .nargs = p.n,
+                   .args = p.args,
+                   .grid = s->grid,
+                   .threads = s->threads,
                    .barrier_free = s->barrier_free};
   cost(k, r);
 }

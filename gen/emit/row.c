@@ -9,7 +9,7 @@ typedef struct plan {
   int nloops;
   int roots[MAX_STORES * 2], nroots;
   int levels;
-  space main;        /* the longest */
+  space main; /* the longest */
   geometry g;
   const char *names[64];
   int nsums;
@@ -28,8 +28,10 @@ static loop *loop_for(emit *e, plan *p, int level, gs_dims inner) {
 }
 
 static void push_term(emit *e, loop *l, term t) {
-  if (l->nterms == MAX_STORES * 2) emit_fail(e, 0, "a loop has too many sums and stores");
-  else l->terms[l->nterms++] = t;
+  if (l->nterms == MAX_STORES * 2)
+    emit_fail(e, 0, "a loop has too many sums and stores");
+  else
+    l->terms[l->nterms++] = t;
 }
 
 static gs_dims without_ones(const emit *e, gs_dims d) {
@@ -39,8 +41,10 @@ static gs_dims without_ones(const emit *e, gs_dims d) {
 }
 
 static const char *sum_name(kern *k, gs_op op) {
-  const char *stem = op == GS_OP_RMAX ? "max" : op == GS_OP_RMIN ? "min"
-                     : op == GS_OP_LOGSUMEXP ? "lse" : "sum";
+  const char *stem = op == GS_OP_RMAX        ? "max"
+                     : op == GS_OP_RMIN      ? "min"
+                     : op == GS_OP_LOGSUMEXP ? "lse"
+                                             : "sum";
   return fmt(k, "%s%d", stem, ++k->counter);
 }
 
@@ -53,8 +57,12 @@ static void plan_reductions(kern *k, plan *p) {
     if (!seen[v] || x->kind != VAL_REDUCE) continue;
     if (x->level > p->levels) p->levels = x->level;
     loop *l = loop_for(e, p, x->level, without_ones(e, x->rdims));
-    push_term(e, l, (term){.kind = TERM_REDUCE, .value = x->arg[0], .name = sum_name(k, x->op),
-                           .chunk = "", .op = x->op});
+    push_term(e, l,
+              (term){.kind = TERM_REDUCE,
+                     .value = x->arg[0],
+                     .name = sum_name(k, x->op),
+                     .chunk = "",
+                     .op = x->op});
     k->name[v] = NULL;
   }
 }
@@ -65,14 +73,17 @@ static void plan_stores(kern *k, plan *p) {
   for (int i = 0; i < u->nstores; i++) {
     gs_dims inner = u->stores[i].dims & ~u->rows;
     if (!inner) continue; /* one element a row */
-    push_term(e, loop_for(e, p, p->levels + 1, inner),
-              (term){.kind = TERM_STORE, .value = u->stores[i].value, .st = &u->stores[i],
-                     .chunk = ""});
+    push_term(
+        e, loop_for(e, p, p->levels + 1, inner),
+        (term){.kind = TERM_STORE, .value = u->stores[i].value, .st = &u->stores[i], .chunk = ""});
   }
   for (int i = 0; i < u->ncolumns; i++) {
     push_term(e, loop_for(e, p, p->levels + 1, u->kept),
-              (term){.kind = TERM_REDUCE, .value = u->columns[i].value, .name = u->columns[i].name,
-                     .op = u->columns[i].op, .chunk = "[c]"});
+              (term){.kind = TERM_REDUCE,
+                     .value = u->columns[i].value,
+                     .name = u->columns[i].name,
+                     .op = u->columns[i].op,
+                     .chunk = "[c]"});
   }
 }
 
@@ -174,8 +185,8 @@ static void finish_reductions(kern *k, const plan *p, const loop *l) {
 }
 
 static bool loop_is_chunked(const plan *p, const loop *l) {
-  return same_space(&l->s, &p->main) && (p->g.resident || l->terms[0].chunk[0] ||
-                                         l->terms[l->nterms - 1].chunk[0]);
+  return same_space(&l->s, &p->main) &&
+         (p->g.resident || l->terms[0].chunk[0] || l->terms[l->nterms - 1].chunk[0]);
 }
 
 static void write_level(kern *k, plan *p, int level) {
@@ -300,8 +311,7 @@ static void row_shape(kern *k, plan *p, shape *sh, const char *body) {
     hole(sh, "BARRIER_FREE", meets ? "0" : "1");
   }
   const char *mode = p->g.resident ? "mode=resident" : "mode=streamed";
-  if (persistent)
-    mode = fmt(k, "%s blocks=%lld", mode, (long long)g->cap);
+  if (persistent) mode = fmt(k, "%s blocks=%lld", mode, (long long)g->cap);
   sh->tunables = geometry_text(k, g, p->main.vec, mode);
 }
 

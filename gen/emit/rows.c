@@ -9,8 +9,10 @@ const char *rows_text(kern *k) {
   const char *t = "";
   int64_t inner = 1;
   for (int i = 0; i < u->nrow; i++)
-    if (dim_is_outer(k->e, u->row_dim[i])) t = dim_text(k, u->row_dim[i]);
-    else inner *= dim_size(k->e, u->row_dim[i]);
+    if (dim_is_outer(k->e, u->row_dim[i]))
+      t = dim_text(k, u->row_dim[i]);
+    else
+      inner *= dim_size(k->e, u->row_dim[i]);
   if (!*t) return fmt(k, "%lld", (long long)inner);
   return inner == 1 ? t : fmt(k, "%s * %lld", t, (long long)inner);
 }
@@ -26,7 +28,8 @@ void row_bind(kern *k) {
   for (int i = 1; i < u->nrow; i++) stride *= dim_size(k->e, u->row_dim[i]);
   for (int i = 0; i < u->nrow; i++) {
     const char *v = k->var[u->row_dim[i]];
-    if (i == 0) line(k, "const i64 %s = row / %lld;", v, (long long)stride);
+    if (i == 0)
+      line(k, "const i64 %s = row / %lld;", v, (long long)stride);
     else if (stride == 1)
       line(k, "const int %s = (int)(row %% %lld);", v, (long long)dim_size(k->e, u->row_dim[i]));
     else
@@ -36,7 +39,9 @@ void row_bind(kern *k) {
   }
 }
 
-static bool is_row(const kern *k, gs_dims deps) { return (deps & ~k->u->rows) == 0; }
+static bool is_row(const kern *k, gs_dims deps) {
+  return (deps & ~k->u->rows) == 0;
+}
 
 /* Declares x_at for an access whose row is known at this level. */
 static void declare_base(kern *k, int m, int row, int level) {
@@ -65,14 +70,21 @@ static const char *c_type(gs_type t) {
   return t == GS_I64 ? "i64" : t == GS_BOOL ? "bool" : "f32";
 }
 
-/* Loads always get a name, so that they are read here; others when used more than once, or inside. */
+/* Loads always get a name, so that they are read here; others when used more than once, or inside.
+ */
 static bool wants_name(kern *k, int v) {
   const val *x = &k->e->vals[v];
   switch (x->kind) {
-  case VAL_LOAD: case VAL_QUOTIENT: case VAL_REMAINDER: return true;
-  case VAL_SCALAR: return k->e->mems[x->mem].role == GS_ROLE_STEP_SCALAR;
-  case VAL_OP: return k->uses[v] > 1 || k->used_inside[v] || strlen(value_text(k, v)) > 64;
-  default: return false;
+  case VAL_LOAD:
+  case VAL_QUOTIENT:
+  case VAL_REMAINDER:
+    return true;
+  case VAL_SCALAR:
+    return k->e->mems[x->mem].role == GS_ROLE_STEP_SCALAR;
+  case VAL_OP:
+    return k->uses[v] > 1 || k->used_inside[v] || strlen(value_text(k, v)) > 64;
+  default:
+    return false;
   }
 }
 
@@ -115,6 +127,8 @@ void row_store(kern *k, const store *st, const char *when) {
     value = fmt(k, "gs_get(%s, %s) + %s", name, at, value_text(k, st->value));
   }
   const char *put = fmt(k, "%s(%s, %s, %s);", integer ? "gs_puti" : "gs_put", name, at, value);
-  if (when) line(k, "if (%s) %s", when, put);
-  else line(k, "%s", put);
+  if (when)
+    line(k, "if (%s) %s", when, put);
+  else
+    line(k, "%s", put);
 }

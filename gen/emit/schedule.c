@@ -1,9 +1,9 @@
 /* schedule.c: cuts a pass into units, each of which becomes a kernel (or a few, with a template).
  *
- * Works in rounds. A round takes the sums over outer dims whose arguments hold no other such sum, and
- * the results that hold none; what can share a kernel does. Then these sums are replaced by reads of
- * temporaries, and the next round begins. A reduction over inner dims that does not fit the rows of its
- * kernel is cut out in the same way. Requires a verified graph. */
+ * Works in rounds. A round takes the sums over outer dims whose arguments hold no other such sum,
+ * and the results that hold none; what can share a kernel does. Then these sums are replaced by
+ * reads of temporaries, and the next round begins. A reduction over inner dims that does not fit
+ * the rows of its kernel is cut out in the same way. Requires a verified graph. */
 #include "emit/emit.h"
 
 #include <string.h>
@@ -36,7 +36,9 @@ static void mark(const emit *e, gs_id root, bool *seen) {
   }
 }
 
-static bool *marks(emit *e) { return GS_NEW_N(e->a, bool, gs_graph_size(e->g) + 1); }
+static bool *marks(emit *e) {
+  return GS_NEW_N(e->a, bool, gs_graph_size(e->g) + 1);
+}
 
 /* The lowest outer sum below root (root itself too when `self`), or 0. */
 static gs_id outer_below(emit *e, gs_id root, bool self) {
@@ -83,7 +85,8 @@ static unit *add_unit(emit *e, unit_kind kind) {
 static void add_formula(emit *e, unit *u, const char *name, gs_id id) {
   gs_text t = {0};
   gs_print_expr(e->g, id, &t);
-  gs_text_printf(&u->formula, "// %s = %s\n", name, t.s ? t.s : "");
+  u->formula = gs_arena_printf(e->a, "%s// %s = %s\n", u->formula ? u->formula : "", name,
+                               t.s ? t.s : "");
   gs_text_free(&t);
 }
 
@@ -248,7 +251,8 @@ static bool place(emit *e, const unit *job) {
     for (int i = 0; i < job->ncolumns; i++) both.columns[both.ncolumns++] = job->columns[i];
     both.kept |= job->kept;
     if (!unit_holds(e, &both)) continue;
-    if (job->formula.s) gs_text_add(&both.formula, job->formula.s);
+    both.formula = gs_arena_printf(e->a, "%s%s", both.formula ? both.formula : "",
+                                   job->formula ? job->formula : "");
     *e->units[k] = both;
     return true;
   }
@@ -258,12 +262,13 @@ static bool place(emit *e, const unit *job) {
 
 /* ---- cutting ---- */
 
-/* Writes the value of node id to a temporary before the rest of the round, and reads it from there. */
+/* Writes the value of node id to a temporary before the rest of the round, and reads it from there.
+ */
 static void cut_inner(emit *e, gs_id id) {
   gs_id input;
   const char *name = gs_arena_printf(e->a, "temp%d", e->nmems);
   int source_line = gs_graph_node(e->g, id)->line;
-  int to = mem_temp(e, name, GS_F32, gs_graph_node(e->g, id)->dims, &input);
+  int to = mem_temp(e, name, GS_F32, gs_graph_node(e->g, id)->dims, source_line, &input);
   unit u = {.line = source_line};
   add_stores(e, &u, to, id, false);
   add_formula(e, &u, name, id);
@@ -294,8 +299,10 @@ static gs_id plain_sum(emit *e, gs_id id) {
 /* Makes the reduction of a round that a job can't hold a temporary. */
 static bool cut_below(emit *e, gs_id root, bool self, int source_line) {
   gs_id id = inner_below(e, root, self);
-  if (id) cut_inner(e, id);
-  else emit_fail(e, source_line, "no schedule covers this expression");
+  if (id)
+    cut_inner(e, id);
+  else
+    emit_fail(e, source_line, "no schedule covers this expression");
   return id != 0;
 }
 
@@ -330,7 +337,7 @@ static bool add_column(emit *e, gs_id id, ready *r) {
   job.kept = c->kept;
   c->value = lower(e, n.arg[0], &w);
   c->name = name;
-  c->mem = mem_temp(e, gs_arena_printf(e->a, "%s_parts", name), GS_F32, n.dims, NULL);
+  c->mem = mem_temp(e, gs_arena_printf(e->a, "%s_parts", name), GS_F32, n.dims, n.line, NULL);
   add_formula(e, &job, name, id);
   if (!job.kept) {
     unit *u = add_unit(e, UNIT_ALL);
@@ -342,7 +349,7 @@ static bool add_column(emit *e, gs_id id, ready *r) {
   }
   r->id = id;
   r->name = name;
-  r->total = mem_temp(e, gs_arena_printf(e->a, "%s_sum", name), GS_F32, n.dims, &r->input);
+  r->total = mem_temp(e, gs_arena_printf(e->a, "%s_sum", name), GS_F32, n.dims, n.line, &r->input);
   e->mems[r->total].partials = c->mem;
   e->mems[r->total].parts_op = n.op;
   return true;
@@ -377,10 +384,12 @@ static void add_sum_by(emit *e, gs_id id) {
   if (to < 0) {
     gs_id input;
     const char *name = gs_arena_printf(e->a, "temp%d", e->nmems);
-    to = mem_temp(e, name, GS_F32, n.dims, &input);
+    to = mem_temp(e, name, GS_F32, n.dims, n.line, &input);
     gs_count all = {.coef = mem_packed(e, &e->mems[to]), .div = 1};
-    if (dim_is_outer(e, e->mems[to].dim[0])) all.dims = (gs_dims)1 << e->mems[to].dim[0];
-    else all.coef *= dim_size(e, e->mems[to].dim[0]);
+    if (dim_is_outer(e, e->mems[to].dim[0]))
+      all.dims = (gs_dims)1 << e->mems[to].dim[0];
+    else
+      all.coef *= dim_size(e, e->mems[to].dim[0]);
     mem_allocate_temp(e, to, all);
     grouped_store(e, u, to, n.arg[0], &w, false);
     add_formula(e, u, name, id);
@@ -389,7 +398,8 @@ static void add_sum_by(emit *e, gs_id id) {
   e->round_start = e->nunits;
 }
 
-/* The unit that adds the parts of what unit k sums, with the results that follow from them alone. */
+/* The unit that adds the parts of what unit k sums, with the results that follow from them alone.
+ */
 static void add_total(emit *e, int k, ready *r, int n) {
   unit *u = NULL;
   for (int i = 0; i < n; i++) {
@@ -458,8 +468,7 @@ static void finish_total(emit *e, unit *u) {
       wanted |= !e->done[i] && reads_mem(e, e->results[i].expr, total);
     if (!wanted) continue;
     gs_count all = {.coef = 1, .div = 1};
-    for (int k = 0; k < e->mems[total].ndims; k++)
-      all.coef *= dim_size(e, e->mems[total].dim[k]);
+    for (int k = 0; k < e->mems[total].ndims; k++) all.coef *= dim_size(e, e->mems[total].dim[k]);
     mem_allocate_temp(e, total, all);
     gs_id in = gs_input(e->g, e->mems[total].tensor);
     add_stores(e, u, total, in, false);
@@ -538,8 +547,7 @@ static void round_once(emit *e) {
     }
   }
   int made = e->nunits;
-  for (int i = 0; i < nready; i++)
-    r[i].unit_index = unit_of_parts(e, e->mems[r[i].total].partials);
+  for (int i = 0; i < nready; i++) r[i].unit_index = unit_of_parts(e, e->mems[r[i].total].partials);
   for (int k = 0; k < made; k++) {
     int before = e->nunits;
     add_total(e, k, r, nready);

@@ -1,5 +1,6 @@
 /* step.c: the inside of one step of a loop along a row: vector loads, arithmetic a lane at a time,
- * sums, vector stores. All loads come before all stores, so a value may be written over its input. */
+ * sums, vector stores. All loads come before all stores, so a value may be written over its input.
+ */
 #include "emit/emit.h"
 
 #include <string.h>
@@ -9,20 +10,26 @@ typedef struct step {
   const space *s;
   const term *terms;
   int n;
-  bool *seen;      /* values of this step */
-  gs_dims lane;    /* the dim along which lanes differ */
-  int named[512], nnamed; /* values named in this step */
+  bool *seen;                      /* values of this step */
+  gs_dims lane;                    /* the dim along which lanes differ */
+  int named[512], nnamed;          /* values named in this step */
   const char *out[MAX_STORES * 2]; /* what each term's vector store writes */
   const char *z[MAX_STORES * 2];   /* the values that each term's logsumexp takes */
 } step;
 
-static bool lanes(const step *t) { return t->s->vec > 1; }
-static bool by_lane(const step *t, int v) { return (t->k->e->vals[v].deps & t->lane) != 0; }
+static bool lanes(const step *t) {
+  return t->s->vec > 1;
+}
+static bool by_lane(const step *t, int v) {
+  return (t->k->e->vals[v].deps & t->lane) != 0;
+}
 
 static void name_value(step *t, int v, const char *name) {
   t->k->name[v] = name;
-  if (t->nnamed < 512) t->named[t->nnamed++] = v;
-  else emit_fail(t->k->e, 0, "a loop has more than 512 named values");
+  if (t->nnamed < 512)
+    t->named[t->nnamed++] = v;
+  else
+    emit_fail(t->k->e, 0, "a loop has more than 512 named values");
 }
 
 static const char *mem_name(const kern *k, int m) {
@@ -56,10 +63,12 @@ static void declare_components(step *t) {
       any |= needs_components(t, t->terms[i].st->row) || needs_components(t, t->terms[i].st->off);
   if (!any) return;
   for (int j = 0; j < s->n; j++) {
-    const char *at = s->stride[j] == 1 ? k->flat
-                                       : fmt(k, "%s / %lld", k->flat, (long long)s->stride[j]);
-    if (j == 0) line(k, "const int %s = %s;", k->var[s->dim[j]], at);
-    else line(k, "const int %s = %s %% %lld;", k->var[s->dim[j]], at, (long long)s->size[j]);
+    const char *at =
+        s->stride[j] == 1 ? k->flat : fmt(k, "%s / %lld", k->flat, (long long)s->stride[j]);
+    if (j == 0)
+      line(k, "const int %s = %s;", k->var[s->dim[j]], at);
+    else
+      line(k, "const int %s = %s %% %lld;", k->var[s->dim[j]], at, (long long)s->size[j]);
   }
 }
 
@@ -89,8 +98,10 @@ static void load_vector(step *t, int v) {
                            place_text(k, x.mem, x.row, x.off));
     k->reads[mem_real(k->e, x.mem)] = true;
     if (kept < 0) line(k, "f32 %s[%d]%s;", name, vec, x.guard >= 0 ? " = {}" : "");
-    if (x.guard >= 0) line(k, "if (%s) %s", value_text(k, x.guard), load);
-    else line(k, "%s", load);
+    if (x.guard >= 0)
+      line(k, "if (%s) %s", value_text(k, x.guard), load);
+    else
+      line(k, "%s", load);
     if (kept >= 0) k->kept[kept].loaded = true;
   }
   name_value(t, v, fmt(k, "%s[l]", name));
@@ -109,9 +120,8 @@ static void declare_value(step *t, int v) {
     return;
   }
   const char *text = bare_text(k, v);
-  const char *name = x.kind == VAL_LOAD
-                         ? unique(k, fmt(k, "%s_v", k->e->mems[x.mem].name))
-                         : unique(k, fmt(k, "e%d", ++k->counter));
+  const char *name = x.kind == VAL_LOAD ? unique(k, fmt(k, "%s_v", k->e->mems[x.mem].name))
+                                        : unique(k, fmt(k, "e%d", ++k->counter));
   line(k, "const %s %s = %s;", type, name, text);
   name_value(t, v, name);
 }
@@ -153,8 +163,10 @@ static void add_term(step *t, const term *m) {
          bare_text(k, m->value));
   } else if (m->op == GS_OP_LOGSUMEXP) {
     if (raw_vector(t, m)) return;
-    if (lanes(t)) line(k, "%s_z[l] = %s;", m->name, bare_text(k, m->value));
-    else line(k, "const f32 %s_z = %s;", m->name, bare_text(k, m->value));
+    if (lanes(t))
+      line(k, "%s_z[l] = %s;", m->name, bare_text(k, m->value));
+    else
+      line(k, "const f32 %s_z = %s;", m->name, bare_text(k, m->value));
   } else if (m->compensated) {
     const char *comp = fmt(k, "%s_comp%s%s", m->name, m->chunk, lane);
     line(k, "const f32 %s_term = %s - %s;", m->name, value_text(k, m->value), comp);
@@ -212,9 +224,11 @@ const char *fold_lanes(kern *k, const char *array, int vec, gs_op op) {
     if (n > 1) line(k, "GS_UNROLL");
     const char *each = n > 1 ? fmt(k, "for (int l = 0; l < %d; l++) ", n) : "";
     const char *at = n > 1 ? "[l]" : "[0]", *to = fmt(k, n > 1 ? "[l + %d]" : "[%d]", n);
-    if (sum) line(k, "%s%s%s += %s%s;", each, array, at, array, to);
-    else line(k, "%s%s%s = %s(%s%s, %s%s);", each, array, at,
-              op == GS_OP_RMAX ? "gs_max" : "gs_min", array, at, array, to);
+    if (sum)
+      line(k, "%s%s%s += %s%s;", each, array, at, array, to);
+    else
+      line(k, "%s%s%s = %s(%s%s, %s%s);", each, array, at, op == GS_OP_RMAX ? "gs_max" : "gs_min",
+           array, at, array, to);
   }
   return fmt(k, "%s[0]", array);
 }
@@ -231,8 +245,11 @@ void declare_sum(kern *k, const term *t, int vec, const char *dims) {
     }
     line(k, "f32 %s_acc%s;", t->name, all);
     if (*dims) line(k, "for (auto &chunk : %s_acc)", t->name);
-    if (*dims && vec > 1) line(k, "  for (f32 &a : chunk) a = %s;", start);
-    else line(k, *dims ? "  chunk = %s;" : "for (f32 &a : %s_acc) a = %s;", *dims ? start : t->name, start);
+    if (*dims && vec > 1)
+      line(k, "  for (f32 &a : chunk) a = %s;", start);
+    else
+      line(k, *dims ? "  chunk = %s;" : "for (f32 &a : %s_acc) a = %s;", *dims ? start : t->name,
+           start);
     return;
   }
   line(k, "f32 %s_acc%s = %s;", t->name, all, zero);
@@ -269,8 +286,10 @@ static void inside_lanes(step *t) {
     if (t->seen[v] && by_lane(t, v) && wants_name(t, v)) declare_value(t, v);
   for (int i = 0; i < t->n; i++) {
     const term *m = &t->terms[i];
-    if (m->kind == TERM_REDUCE) add_term(t, m);
-    else if (!stores_vector(t, m)) row_store(k, m->st, NULL);
+    if (m->kind == TERM_REDUCE)
+      add_term(t, m);
+    else if (!stores_vector(t, m))
+      row_store(k, m->st, NULL);
     else
       line(k, "%s[l] %s %s;", t->out[i], m->st->add ? "+=" : "=", bare_text(k, m->value));
   }
@@ -303,8 +322,10 @@ void write_step(kern *k, const space *s, const char *flat, const term *terms, in
   declare_components(&t);
   for (int v = 0; v < e->nvals && lanes(&t); v++) {
     if (!t.seen[v]) continue;
-    if (is_vector(&t, v)) load_vector(&t, v);
-    else if (!by_lane(&t, v) && wants_name(&t, v)) declare_value(&t, v);
+    if (is_vector(&t, v))
+      load_vector(&t, v);
+    else if (!by_lane(&t, v) && wants_name(&t, v))
+      declare_value(&t, v);
   }
   before_lanes(&t);
   if (lanes(&t)) {

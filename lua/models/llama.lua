@@ -1,6 +1,6 @@
--- llama: decoder with RMSNorm, rotary positions, grouped queries and SwiGLU (Llama 1 to 3, SmolLM2 ...).
--- Reference: transformers LlamaForCausalLM. Every field of config.json is either used here, known not to
--- matter, or an error: a field that is silently ignored is a wrong model.
+-- llama: decoder with RMSNorm, rotary positions, grouped queries, SwiGLU (Llama 1 to 3, SmolLM2).
+-- Reference: transformers LlamaForCausalLM. Every field of config.json is either used here, known
+-- not to matter, or an error: a field that is silently ignored is a wrong model.
 local step = require "gradsmith.step"
 local rope = require "models.lib.rope"
 local config = require "models.lib.config"

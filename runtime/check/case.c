@@ -70,15 +70,16 @@ void gs_case_index(const gs_case *c, const int *dim, int ndims, int64_t i, char 
 /* ---- sizes ---- */
 
 static int64_t draw_size(gs_rng *r, int round, bool outer, bool alone) {
-  static const int64_t inner[] = {2, 3, 7, 8, 16, 31, 40, 64, 100, 129, 200, 256, 576};
+  static const int64_t inner[] = {2, 3, 7, 8, 16, 31, 40, 64, 100, 129, 200, 256, 576, 2047, 4096};
   static const int64_t outers[] = {1, 2, 3, 5, 17, 33, 77, 300}; /* 300: more rows than blocks */
   if (outer && alone && round) return 1 + gs_rng_below(r, round == 1 ? 40000 : 3000);
   if (outer) return round == 0 ? 1 : outers[gs_rng_below(r, 8)];
-  return inner[gs_rng_below(r, round == 0 ? 5 : 13)];
+  return inner[gs_rng_below(r, round == 0 ? 5 : 15)];
 }
 
-static void limit_sizes(const gs_layer_decl *d, int64_t *sizes) {
-  /* The float64 oracle holds whole arrays over all dims of an expression: keep them moderate. */
+/* The float64 oracle holds whole arrays over all dims of an expression: keep them moderate. */
+static void limit_sizes(const gs_layer_decl *d, gs_rng *r, int64_t *sizes) {
+  bool outer_first = gs_rng_below(r, 2);
   for (;;) {
     int largest = 0;
     double volume = 1;
@@ -86,9 +87,31 @@ static void limit_sizes(const gs_layer_decl *d, int64_t *sizes) {
       volume *= (double)sizes[k];
       if (sizes[k] > sizes[largest]) largest = k;
     }
-    if (volume <= 60000 || sizes[largest] <= 2) return;
-    sizes[largest] = sizes[largest] / 4 * 2;
+    if (volume <= 60000) return;
+    for (int k = 0; outer_first && k < d->ndims; k++)
+      if (d->dim_outer[k] && sizes[k] > 2) largest = k;
+    if (sizes[largest] <= 2) return;
+    sizes[largest] /= 2;
   }
+}
+
+/* Sizes that the caller asked for: "T=5,H=4096". */
+static gs_status fix_sizes(const gs_layer_decl *d, const char *dims, int64_t *sizes, gs_error *err) {
+  while (dims && *dims) {
+    char *end = NULL;
+    size_t len = strcspn(dims, "=,");
+    int k = 0;
+    while (k < d->ndims && (strlen(d->dims[k]) != len || memcmp(d->dims[k], dims, len) != 0)) k++;
+    if (k == d->ndims)
+      return gs_fail(err, GS_ERR_USE, "check: --dims: layer '%s' has no dim '%.*s'", d->name, (int)len,
+                     dims);
+    long long v = dims[len] == '=' ? strtoll(dims + len + 1, &end, 10) : 0;
+    if (v < 1 || (*end && *end != ','))
+      return gs_fail(err, GS_ERR_USE, "check: --dims: %s needs a positive whole number", d->dims[k]);
+    sizes[k] = v;
+    dims = *end ? end + 1 : end;
+  }
+  return GS_OK;
 }
 
 static const char *mood_name(gs_mood m) {
@@ -96,18 +119,20 @@ static const char *mood_name(gs_mood m) {
   return names[m];
 }
 
-static gs_status draw_instance(gs_layer *l, gs_type dtype, int round, gs_rng *r, gs_case *c,
-                               gs_error *err) {
+static gs_status draw_instance(gs_layer *l, gs_type dtype, int round, const char *dims, gs_rng *r,
+                               gs_case *c, gs_error *err) {
   const gs_layer_decl *d = gs_layer_declaration(l);
   gs_status st = GS_OK;
   for (int attempt = 0; attempt < 12; attempt++) {
     int64_t sizes[GS_MAX_DIMS];
     for (int k = 0; k < d->ndims; k++)
       sizes[k] = draw_size(r, round, d->dim_outer[k], d->ndims == 1);
-    limit_sizes(d, sizes);
+    limit_sizes(d, r, sizes);
     if (attempt >= 4) /* a layer that halves its dims: even sizes */
       for (int k = 0; k < d->ndims; k++)
         if (!d->dim_outer[k]) sizes[k] = (sizes[k] + 3) / 4 * 4;
+    st = fix_sizes(d, dims, sizes, err);
+    if (st != GS_OK) return st;
     gs_choice choice = {.dtype = dtype, .sizes = sizes};
     st = gs_layer_instantiate(l, &choice, &c->i, err);
     if (st != GS_OK) continue;
@@ -210,7 +235,7 @@ static void fill(const gs_case *c, int t, gs_mood mood, gs_rng *r) {
   double *v = c->tensor[t];
   bool is_integer = x->type == GS_I32 || x->type == GS_I64 || x->type == GS_U8;
   if (x->role == GS_ROLE_SCALAR) {
-    v[0] = x->value;
+    v[0] = x->value * (0.5 + gs_rng_uniform(r)) + 0.1 * gs_rng_uniform(r);
   } else if (x->role == GS_ROLE_STEP_SCALAR) {
     v[0] = 0.1 + 0.8 * gs_rng_uniform(r);
   } else if (is_integer) {
@@ -241,10 +266,10 @@ static gs_status derive_saved(gs_case *c, gs_error *err) {
   return GS_OK;
 }
 
-gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, gs_rng *r, gs_case *out,
-                      gs_error *err) {
+gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, const char *dims, gs_rng *r,
+                      gs_case *out, gs_error *err) {
   *out = (gs_case){.mood = mood};
-  gs_status st = draw_instance(l, dtype, round, r, out, err);
+  gs_status st = draw_instance(l, dtype, round, dims, r, out, err);
   if (st != GS_OK) return st;
   label_case(out, dtype, mood);
   out->ntensors = gs_graph_ntensors(out->i->g);

@@ -31,8 +31,8 @@ typedef struct gs_case {
 
 /* Draws sizes and values. round 0 has sizes of 1 where the layer permits. A choice of sizes that the
  * layer refuses is drawn again. */
-gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, gs_rng *r, gs_case *out,
-                      gs_error *err);
+gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, const char *dims, gs_rng *r,
+                      gs_case *out, gs_error *err);
 void gs_case_free(gs_case *c);
 
 int64_t gs_case_count(const gs_case *c, const int *dim, int ndims); /* elements of a tensor */
@@ -46,7 +46,7 @@ void gs_case_index(const gs_case *c, const int *dim, int ndims, int64_t i, char 
 gs_status gs_check_math(gs_case *c, gs_rng *r, gs_check_report *rep, gs_error *err);
 
 /* Points 3 and 4: every pass of every case, compiled together, run one by one. */
-gs_status gs_check_runs(gs_case *cases, int ncases, gs_device *d, gs_check_report *rep,
-                        gs_error *err);
+gs_status gs_check_runs(gs_case *cases, int ncases, gs_device *d, const gs_check_options *o,
+                        gs_check_report *rep, gs_error *err);
 
 #endif

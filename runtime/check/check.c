@@ -10,12 +10,13 @@ static gs_mood mood_of(int round, int type) {
   return round < 2 ? GS_MOOD_ORDINARY : (gs_mood)(1 + (round - 2 + 2 * type) % (GS_MOODS - 1));
 }
 
-static gs_status draw_cases(gs_layer *l, int rounds, gs_rng *r, gs_case *cases, int *n,
+static gs_status draw_cases(gs_layer *l, const gs_check_options *o, gs_rng *r, gs_case *cases, int *n,
                             gs_error *err) {
+  int rounds = o->rounds ? o->rounds : 4;
   static const gs_type types[] = {GS_F32, GS_BF16, GS_F16};
   for (int t = 0; t < 3; t++)
     for (int k = 0; k < rounds && *n < MAX_CASES; k++) {
-      gs_status st = gs_case_new(l, types[t], k, mood_of(k, t), r, &cases[*n], err);
+      gs_status st = gs_case_new(l, types[t], k, mood_of(k, t), o->dims, r, &cases[*n], err);
       (*n)++; /* also a half-made one is freed */
       if (st != GS_OK) return st;
     }
@@ -31,11 +32,11 @@ gs_status gs_check_layer(gs_author *a, const char *name, const gs_check_options 
   int n = 0;
   gs_status st = cases ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
   if (st == GS_OK) st = gs_layer_open(a, name, &l, err);
-  if (st == GS_OK) st = draw_cases(l, o->rounds ? o->rounds : 4, &rng, cases, &n, err);
+  if (st == GS_OK) st = draw_cases(l, o, &rng, cases, &n, err);
   for (int k = 0; st == GS_OK && k < n; k++)
     if (cases[k].i->dtype == GS_F32) st = gs_check_math(&cases[k], &rng, r, err);
   for (int d = 0; st == GS_OK && d < o->ndevices; d++)
-    st = gs_check_runs(cases, n, o->devices[d], r, err);
+    st = gs_check_runs(cases, n, o->devices[d], o, r, err);
   for (int k = 0; k < n; k++) gs_case_free(&cases[k]);
   free(cases);
   return st;

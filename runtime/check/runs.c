@@ -24,6 +24,7 @@ typedef struct run {
 
 typedef struct runs {
   gs_device *d;
+  const gs_check_options *o;
   run *run;
   int n, cap;
 } runs;
@@ -48,6 +49,10 @@ static gs_status add_run(runs *r, gs_case *c, gs_pass_kind kind, const char *con
                                &x->pass, err);
   if (st == GS_OK) st = gs_compile(x->pass, gs_device_caps(r->d), NULL, &x->list, err);
   if (st != GS_OK) return gs_fail_in(err, "%s", c->label), st;
+  for (int k = 0; r->o->edit && k < x->list->nkernels; k++) {
+    const char *text = r->o->edit(r->o->context, &x->list->kernels[k]);
+    if (text) x->list->kernels[k].text = text;
+  }
   r->n++;
   return GS_OK;
 }
@@ -371,9 +376,9 @@ static gs_status run_one(runs *r, run *x, gs_check_report *rep, gs_error *err) {
   return st;
 }
 
-gs_status gs_check_runs(gs_case *cases, int ncases, gs_device *d, gs_check_report *rep,
-                        gs_error *err) {
-  runs r = {.d = d};
+gs_status gs_check_runs(gs_case *cases, int ncases, gs_device *d, const gs_check_options *o,
+                        gs_check_report *rep, gs_error *err) {
+  runs r = {.d = d, .o = o};
   gs_status st = GS_OK;
   for (int k = 0; st == GS_OK && k < ncases; k++) st = plan_case(&r, &cases[k], err);
   if (st == GS_OK) st = compile_all(&r, err);

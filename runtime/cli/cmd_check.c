@@ -88,11 +88,12 @@ static int check_each(const char *const *names, int n, gs_check_options *o) {
 
 int gs_cmd_check(int argc, char **argv) {
   static char names[MAX_LAYERS][64];
-  const char *words[MAX_LAYERS], *device = "emu";
+  const char *words[MAX_LAYERS], *device = "emu", *dims = NULL;
   int64_t seed = (int64_t)time(NULL), rounds = 0;
   const gs_option options[] = {
       {"--device", "emu|cuda|none", GS_OPT_STRING, &device, "where kernels run (default emu)"},
       {"--seed", "N", GS_OPT_INT, &seed, "of sizes and values (default: the time)"},
+      {"--dims", "H=4096,...", GS_OPT_STRING, &dims, "these sizes, the others drawn"},
       {"--rounds", "N", GS_OPT_INT, &rounds, "choices of sizes a storage type (default 4)"},
   };
   const gs_usage usage = {"check", "[NAME...]",
@@ -110,7 +111,8 @@ int gs_cmd_check(int argc, char **argv) {
   if (st == GS_OK) st = open_devices(device, devices, &ndevices, &err);
   if (st != GS_OK) return gs_report(&err);
   if (n == 0) n = shipped(names, words);
-  gs_check_options o = {(uint64_t)seed, (int)rounds, devices, ndevices};
+  gs_check_options o = {
+      .seed = (uint64_t)seed, .rounds = (int)rounds, .dims = dims, .devices = devices, .ndevices = ndevices};
   int failed = check_each(words, n, &o);
   for (int k = 0; k < ndevices; k++) gs_device_close(devices[k]);
   printf("%d layers checked, %d failed\n", n, failed);

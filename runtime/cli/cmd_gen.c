@@ -60,7 +60,8 @@ static gs_status read_sizes(const wish *w, const gs_layer_decl *d, int64_t *size
     int k = 0;
     while (k < d->ndims && strcmp(d->dims[k], p.name[i]) != 0) k++;
     if (k == d->ndims) {
-      gs_fail(err, GS_ERR_USE, "gen: --dims: layer '%s' has no dim '%s'; its dims:", d->name, p.name[i]);
+      gs_fail(err, GS_ERR_USE, "gen: --dims: layer '%s' has no dim '%s'; its dims:", d->name,
+              p.name[i]);
       for (int j = 0; err && j < d->ndims; j++) {
         size_t n = strlen(err->message);
         snprintf(err->message + n, sizeof err->message - n, " %s", d->dims[j]);
@@ -116,13 +117,17 @@ static bool is_loss(const gs_instance *in) {
 
 static gs_status write_passes(const wish *w, gs_instance *in, const char *layer,
                               const gs_caps *caps, gs_error *err) {
-  static const struct { const char *name; gs_pass_kind kind; } passes[] = {
-      {"forward", GS_PASS_FORWARD}, {"infer", GS_PASS_INFER}, {"backward", GS_PASS_BACKWARD},
-      {"terminal", GS_PASS_TERMINAL}};
+  static const struct {
+    const char *name;
+    gs_pass_kind kind;
+  } passes[] = {{"forward", GS_PASS_FORWARD},
+                {"infer", GS_PASS_INFER},
+                {"backward", GS_PASS_BACKWARD},
+                {"terminal", GS_PASS_TERMINAL}};
   bool any = false;
   gs_status st = GS_OK;
   for (int i = 0; st == GS_OK && i < 4; i++) {
-    bool here = w->pass ? strcmp(w->pass, passes[i].name) == 0
+    bool here = w->pass                              ? strcmp(w->pass, passes[i].name) == 0
                 : passes[i].kind == GS_PASS_FORWARD  ? true
                 : passes[i].kind == GS_PASS_BACKWARD ? in->nbackward > 0
                 : passes[i].kind == GS_PASS_TERMINAL ? is_loss(in)
@@ -150,8 +155,10 @@ static gs_status run(const wish *w, gs_error *err) {
   gs_choice c = {.dtype = gs_type_from_name(w->dtype), .sizes = sizes};
   gs_status st = GS_OK;
   if (!caps)
-    st = gs_fail(err, GS_ERR_USE, "gen: unknown architecture '%s'; known: sm_80 sm_86 sm_89 sm_90 "
-                 "sm_100 sm_120 emu", w->arch);
+    st = gs_fail(err, GS_ERR_USE,
+                 "gen: unknown architecture '%s'; known: sm_80 sm_86 sm_89 sm_90 "
+                 "sm_100 sm_120 emu",
+                 w->arch);
   if (st == GS_OK && c.dtype != GS_F32 && c.dtype != GS_BF16 && c.dtype != GS_F16)
     st = gs_fail(err, GS_ERR_USE, "gen: --dtype takes f32, bf16 or f16, not '%s'", w->dtype);
   if (st == GS_OK) st = parse_pairs("--options", w->options, &options, err);
@@ -175,18 +182,22 @@ static gs_status run(const wish *w, gs_error *err) {
 int gs_cmd_gen(int argc, char **argv) {
   wish w = {.arch = "sm_90a", .dtype = "bf16", .out = "out"};
   const gs_option options[] = {
-      {"--arch", "NAME", GS_OPT_STRING, &w.arch, "sm_80, sm_86, sm_89, sm_90, sm_100, sm_120 or emu"},
-      {"--dims", "H=4096,...", GS_OPT_STRING, &w.dims, "sizes of the inner dims; outer ones may stand"},
+      {"--arch", "NAME", GS_OPT_STRING, &w.arch,
+       "sm_80, sm_86, sm_89, sm_90, sm_100, sm_120 or emu"},
+      {"--dims", "H=4096,...", GS_OPT_STRING, &w.dims,
+       "sizes of the inner dims; outer ones may stand"},
       {"--options", "K=V,...", GS_OPT_STRING, &w.options, "the layer's options"},
       {"--dtype", "TYPE", GS_OPT_STRING, &w.dtype, "f32, bf16 or f16 (default bf16)"},
-      {"--pass", "NAME", GS_OPT_STRING, &w.pass, "forward, infer, backward or terminal (default all)"},
+      {"--pass", "NAME", GS_OPT_STRING, &w.pass,
+       "forward, infer, backward or terminal (default all)"},
       {"--dump", "LIST", GS_OPT_STRING, &w.dump, "print graph, schedule, text of each pass"},
       {"--out", "DIR", GS_OPT_STRING, &w.out, "where the files go (default out)"},
   };
-  const gs_usage usage = {"gen", "NAME --dims H=4096,... [--arch sm_90]",
-                          "Writes the CUDA that a layer becomes. NAME is a shipped layer or a path to a "
-                          "Lua file.",
-                          options, sizeof options / sizeof *options};
+  const gs_usage usage = {
+      "gen", "NAME --dims H=4096,... [--arch sm_90]",
+      "Writes the CUDA that a layer becomes. NAME is a shipped layer or a path to a "
+      "Lua file.",
+      options, sizeof options / sizeof *options};
   int n = 0;
   bool helped = false;
   gs_error err = {0};

@@ -20,10 +20,12 @@ static gs_status parse(command *c, int argc, char **argv, bool *helped, gs_error
       {"--prompt", "TEXT", GS_OPT_STRING, &c->prompt, "what to answer"},
       {"--max-tokens", "N", GS_OPT_INT, &c->max_tokens, "tokens at most (default 64)"},
       {"--device", "NAME", GS_OPT_STRING, &c->device, "cuda, emu or auto (default)"},
-      {"--dtype", "NAME", GS_OPT_STRING, &c->dtype, "f32 or bf16 (default: bf16 on a GPU, f32 on the emulator)"},
+      {"--dtype", "NAME", GS_OPT_STRING, &c->dtype,
+       "f32 or bf16 (default: bf16 on a GPU, f32 on the emulator)"},
       {"--raw", NULL, GS_OPT_FLAG, &c->raw, "go on with the text itself: no chat template"},
   };
-  const gs_usage u = {.command = "generate", .options = options,
+  const gs_usage u = {.command = "generate",
+                      .options = options,
                       .noptions = (int)(sizeof options / sizeof *options),
                       .synopsis = "--model DIR [--adapter DIR] --prompt TEXT [options]",
                       .summary = "Prints the greedy answer to a prompt."};
@@ -50,7 +52,8 @@ static gs_status encode(const command *c, const gs_tokenizer *t, gs_ids *ids, gs
 }
 
 /* The model with its adapter. */
-static gs_status open_model(const command *c, gs_device *d, gs_model **m, gs_params **p, gs_error *err) {
+static gs_status open_model(const command *c, gs_device *d, gs_model **m, gs_params **p,
+                            gs_error *err) {
   const char *name = c->dtype ? c->dtype : gs_device_is_emulator(d) ? "f32" : "bf16";
   gs_type dtype = gs_type_from_name(name);
   if (dtype != GS_F32 && dtype != GS_BF16)

@@ -31,18 +31,23 @@ static void catch_signals(void) {
 typedef struct command {
   gs_settings said;
   const char *out, *resume, *device, *log, *init_adapter;
-  bool quiet, plan;
+  bool quiet, plan, log_rows;
 } command;
 
 static gs_status parse(command *c, int argc, char **argv, bool *helped, gs_error *err) {
   gs_settings *s = &c->said;
   const gs_option options[] = {
-      {"--model", "DIR", GS_OPT_STRING, &s->model, "model folder (config.json, *.safetensors, tokenizer.json)"},
-      {"--data", "FILE", GS_OPT_STRING, &s->data, "training samples: JSONL with text, prompt/completion or messages"},
-      {"--out", "DIR", GS_OPT_STRING, &c->out, "folder to make: the adapter, and the state of the run"},
-      {"--resume", "DIR", GS_OPT_STRING, &c->resume, "go on with the run in DIR; its settings hold"},
+      {"--model", "DIR", GS_OPT_STRING, &s->model,
+       "model folder (config.json, *.safetensors, tokenizer.json)"},
+      {"--data", "FILE", GS_OPT_STRING, &s->data,
+       "training samples: JSONL with text, prompt/completion or messages"},
+      {"--out", "DIR", GS_OPT_STRING, &c->out,
+       "folder to make: the adapter, and the state of the run"},
+      {"--resume", "DIR", GS_OPT_STRING, &c->resume,
+       "go on with the run in DIR; its settings hold"},
       {"--eval", "FILE", GS_OPT_STRING, &s->eval, "held-out samples: their loss before and after"},
-      {"--lora", "TEXT", GS_OPT_STRING, &s->lora, "r=16,alpha=32,targets=q_proj+v_proj (default: r=16,alpha=32,targets=all)"},
+      {"--lora", "TEXT", GS_OPT_STRING, &s->lora,
+       "r=16,alpha=32,targets=q_proj+v_proj (default: r=16,alpha=32,targets=all)"},
       {"--init-adapter", "DIR", GS_OPT_STRING, &c->init_adapter, "start from this PEFT adapter"},
       {"--steps", "N", GS_OPT_INT, &s->steps, "steps, each of one packed row"},
       {"--epochs", "N", GS_OPT_INT, &s->epochs, "or passes over the data (default 1)"},
@@ -53,15 +58,19 @@ static gs_status parse(command *c, int argc, char **argv, bool *helped, gs_error
       {"--clip", "X", GS_OPT_FLOAT, &s->clip, "largest norm of the gradient (default 1; 0: none)"},
       {"--weight-decay", "X", GS_OPT_FLOAT, &s->weight_decay, "AdamW's decay (default 0)"},
       {"--seed", "N", GS_OPT_INT, &s->seed, "of the adapter and the order of samples (default 0)"},
-      {"--dtype", "NAME", GS_OPT_STRING, &s->dtype, "f32 or bf16 (default: bf16 on a GPU, f32 on the emulator)"},
+      {"--dtype", "NAME", GS_OPT_STRING, &s->dtype,
+       "f32 or bf16 (default: bf16 on a GPU, f32 on the emulator)"},
       {"--device", "NAME", GS_OPT_STRING, &c->device, "cuda, emu or auto (default)"},
       {"--eval-every", "N", GS_OPT_INT, &s->eval_every, "held-out loss every N steps, too"},
       {"--save-every", "N", GS_OPT_INT, &s->save_every, "save every N steps, too"},
       {"--log", "FILE", GS_OPT_STRING, &c->log, "one JSON line a step (appended)"},
-      {"--plan", NULL, GS_OPT_FLAG, &c->plan, "print every action of the step and its memory, first"},
+      {"--log-rows", NULL, GS_OPT_FLAG, &c->log_rows, "with each step's tokens, labels, positions"},
+      {"--plan", NULL, GS_OPT_FLAG, &c->plan,
+       "print every action of the step and its memory, first"},
       {"--quiet", NULL, GS_OPT_FLAG, &c->quiet, "no line for each step"},
   };
-  const gs_usage u = {.command = "train", .options = options,
+  const gs_usage u = {.command = "train",
+                      .options = options,
                       .noptions = (int)(sizeof options / sizeof *options),
                       .synopsis = "--model DIR --data FILE.jsonl --out DIR [options]",
                       .summary = "Fine-tunes a model with LoRA and writes a PEFT adapter."};
@@ -74,14 +83,18 @@ static gs_status check(const command *c, gs_error *err) {
   const gs_settings *s = &c->said;
   if (c->resume) {
     if (c->out && strcmp(c->out, c->resume) != 0)
-      return gs_fail(err, GS_ERR_USE, "train: --resume %s already says where to write; leave out --out",
-                     c->resume);
+      return gs_fail(err, GS_ERR_USE,
+                     "train: --resume %s already says where to write; leave out --out", c->resume);
     if (c->init_adapter)
       return gs_fail(err, GS_ERR_USE, "train: --resume and --init-adapter cannot go together");
     return GS_OK;
   }
-  const char *missing = !s->model ? "--model DIR" : !s->data ? "--data FILE.jsonl" : !c->out ? "--out DIR" : NULL;
-  if (missing) return gs_fail(err, GS_ERR_USE, "train: %s is missing (gradsmith train --help)", missing);
+  const char *missing = !s->model  ? "--model DIR"
+                        : !s->data ? "--data FILE.jsonl"
+                        : !c->out  ? "--out DIR"
+                                   : NULL;
+  if (missing)
+    return gs_fail(err, GS_ERR_USE, "train: %s is missing (gradsmith train --help)", missing);
   return GS_OK;
 }
 
@@ -100,12 +113,16 @@ static void show_start(const gs_device *d, const gs_trainer *t, bool resumed, bo
   printf("model    %s: %.1f M parameters, %.1f MiB\n", gs_model_dir(a.model),
          (double)gs_model_parameters(a.model) / 1e6, (double)i.weight_bytes / 1048576);
   printf("adapter  %s: %.2f M trained parameters, %.1f MiB with gradients and moments\n",
-         a.settings->lora, (double)gs_params_trained(a.params) / 1e6, (double)i.param_bytes / 1048576);
-  printf("step     %lld tokens: %d kernel launches of %d kernels, %d matrix products, %.1f MiB of activations "
-         "(%.1f without reuse)\n", (long long)a.settings->seq, i.launches, i.kernels, i.gemms,
+         a.settings->lora, (double)gs_params_trained(a.params) / 1e6,
+         (double)i.param_bytes / 1048576);
+  printf("step     %lld tokens: %d kernel launches of %d kernels, %d matrix products, %.1f MiB of "
+         "activations "
+         "(%.1f without reuse)\n",
+         (long long)a.settings->seq, i.launches, i.kernels, i.gemms,
          (double)i.arena_bytes / 1048576, (double)i.arena_bytes_without_reuse / 1048576);
   printf("data     %s: %d samples, %d rows", a.settings->data, a.samples, a.rows);
-  if (a.truncated) printf("; %d longer than --seq %lld are cut", a.truncated, (long long)a.settings->seq);
+  if (a.truncated)
+    printf("; %d longer than --seq %lld are cut", a.truncated, (long long)a.settings->seq);
   printf("\n");
   if (resumed) printf("resumed  after step %lld of %lld\n", (long long)a.done, (long long)a.steps);
   if (!plan) return;
@@ -126,21 +143,43 @@ static void show_step(const gs_device *d, const gs_progress *p, int64_t steps, d
 
 static void warn(const gs_progress *p, bool *warned) {
   if (p->result.skipped && !*warned) {
-    fprintf(stderr, "warning: step %lld: no token of the row has a label; such rows change nothing\n",
+    fprintf(stderr,
+            "warning: step %lld: no token of the row has a label; such rows change nothing\n",
             (long long)p->step);
     *warned = true;
   }
   if (p->zero_gradients)
-    fprintf(stderr, "warning: after step %lld the gradient of these parameters is zero in every element; they "
-            "do not train:\n%s\n", (long long)p->step, p->zero_gradients);
+    fprintf(
+        stderr,
+        "warning: after step %lld the gradient of these parameters is zero in every element; they "
+        "do not train:\n%s\n",
+        (long long)p->step, p->zero_gradients);
 }
 
-static gs_status log_step(FILE *f, const gs_progress *p, double seconds, gs_error *err) {
+static void log_array(FILE *f, const char *name, const int32_t *v, int n) {
+  fprintf(f, ", \"%s\": [", name);
+  for (int i = 0; i < n; i++) fprintf(f, i ? ",%d" : "%d", v[i]);
+  fputc(']', f);
+}
+
+/* seq > 0: with the row of that many tokens, for who would repeat the step elsewhere. */
+static gs_status log_step(FILE *f, const gs_progress *p, double seconds, int seq, gs_error *err) {
   if (!f) return GS_OK;
-  int n = fprintf(f, "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"labels\": %lld, "
-                  "\"tokens\": %lld, \"seconds\": %.6f}\n", (long long)p->step, p->result.loss, p->lr,
-                  p->result.grad_norm, (long long)p->result.labels, (long long)p->tokens, seconds);
-  if (n < 0 || fflush(f) != 0) return gs_fail(err, GS_ERR_IO, "--log: the line could not be written");
+  fprintf(
+      f,
+      "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"labels\": %lld, "
+      "\"tokens\": %lld, \"seconds\": %.6f",
+      (long long)p->step, p->result.loss, p->lr, p->result.grad_norm, (long long)p->result.labels,
+      (long long)p->tokens, seconds);
+  if (seq > 0) {
+    log_array(f, "id", p->row->id, seq);
+    log_array(f, "label", p->row->label, seq);
+    log_array(f, "position", p->row->position, seq);
+    log_array(f, "start", p->row->start, seq);
+  }
+  fputs("}\n", f);
+  if (fflush(f) != 0 || ferror(f))
+    return gs_fail(err, GS_ERR_IO, "--log: the line could not be written");
   return GS_OK;
 }
 
@@ -160,7 +199,8 @@ static bool is_due(int64_t every, int64_t done, int64_t steps) {
   return every > 0 && done % every == 0 && done < steps;
 }
 
-static gs_status run_steps(const command *c, const gs_device *d, gs_trainer *t, FILE *log, gs_error *err) {
+static gs_status run_steps(const command *c, const gs_device *d, gs_trainer *t, FILE *log,
+                           gs_error *err) {
   bool warned = false;
   gs_trainer_about a = gs_trainer_info(t);
   double begin = now(), loss;
@@ -170,7 +210,7 @@ static gs_status run_steps(const command *c, const gs_device *d, gs_trainer *t, 
     double at = now();
     gs_status s = gs_trainer_step(t, &p, err);
     double seconds = now() - at;
-    if (!s) s = log_step(log, &p, seconds, err);
+    if (!s) s = log_step(log, &p, seconds, c->log_rows ? (int)a.settings->seq : 0, err);
     if (s) return s;
     a = gs_trainer_info(t);
     double each = (now() - begin) / (double)(a.done - first);
@@ -184,7 +224,8 @@ static gs_status run_steps(const command *c, const gs_device *d, gs_trainer *t, 
   return GS_OK;
 }
 
-static gs_status train(const command *c, const gs_device *d, gs_trainer *t, FILE *log, gs_error *err) {
+static gs_status train(const command *c, const gs_device *d, gs_trainer *t, FILE *log,
+                       gs_error *err) {
   double before = 0, after = 0;
   gs_trainer_about a = gs_trainer_info(t);
   gs_status s = GS_OK;
@@ -196,8 +237,10 @@ static gs_status train(const command *c, const gs_device *d, gs_trainer *t, FILE
   if (s) return s;
   a = gs_trainer_info(t);
   if (a.done < a.steps)
-    return gs_fail(err, GS_ERR_INTERRUPTED, "stopped after step %lld of %lld; adapter and state are saved. To go "
-                   "on: gradsmith train --resume %s", (long long)a.done, (long long)a.steps, a.out);
+    return gs_fail(err, GS_ERR_INTERRUPTED,
+                   "stopped after step %lld of %lld; adapter and state are saved. To go "
+                   "on: gradsmith train --resume %s",
+                   (long long)a.done, (long long)a.steps, a.out);
   if (a.settings->eval) s = show_eval(t, "after", &after, err);
   if (!s) printf("adapter  %s (adapter_config.json, adapter_model.safetensors)\n", a.out);
   return s;
@@ -207,8 +250,10 @@ static gs_status run(command *c, gs_device *d, gs_error *err) {
   gs_trainer *t = NULL;
   FILE *log = NULL;
   gs_status s;
-  if (c->resume) s = gs_trainer_resume(d, &c->said, c->resume, &t, err);
-  else s = gs_trainer_start(d, &c->said, c->out, c->init_adapter, &t, err);
+  if (c->resume)
+    s = gs_trainer_resume(d, &c->said, c->resume, &t, err);
+  else
+    s = gs_trainer_start(d, &c->said, c->out, c->init_adapter, &t, err);
   if (!s && c->log && !(log = fopen(c->log, "a")))
     s = gs_fail(err, GS_ERR_USE, "--log %s cannot be opened for writing", c->log);
   if (!s) {

@@ -12,10 +12,10 @@ gs_status gs_json_only(const json_t *o, const char *where, const char *keys, gs_
   if (!json_is_object(o)) return gs_fail(err, GS_ERR_INPUT, "%s: expected an object", where);
   json_object_foreach((json_t *)o, key, value) {
     size_t n = strlen(key);
-    bool known = false;
-    for (const char *k = keys; !known && (k = strstr(k, key)) != NULL; k += n)
+    bool known = false, word = n > 0 && strchr(key, ' ') == NULL;
+    for (const char *k = keys; word && !known && (k = strstr(k, key)) != NULL; k += n)
       known = (k == keys || k[-1] == ' ') && (k[n] == ' ' || k[n] == 0);
-    if (!known || n == 0)
+    if (!known)
       return gs_fail(err, GS_ERR_INPUT, "%s: field \"%.100s\" is not supported (known: %s)", where,
                      key, keys);
   }

@@ -57,7 +57,8 @@ gs_status gs_device_launch(gs_device *d, gs_func *f, int64_t grid, const gs_valu
 
 /* Row-major C[m,n] = alpha * op(A) * op(B) + beta * C, op(A) is [m,k], op(B) is [k,n]; lda etc. are
  * elements between rows as stored. A and B of one type (f32, bf16, f16), C of that type or f32.
- * Accumulation in f32 (never tf32). beta is 0 or 1; with 0, C is not read. The algorithm for a shape is
+ * Accumulation in f32 (never tf32). beta is 0 or 1; with 0, C is not read; with 1 and a 16-bit C the
+ * product may be rounded once before it is added (cuBLASLt does so). The algorithm for a shape is
  * chosen once a device and repeats its bits. */
 typedef struct gs_gemm {
   int64_t m, n, k;

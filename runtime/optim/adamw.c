@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-gs_adamw gs_adamw_default(void) { return (gs_adamw){0.9, 0.999, 1e-8, 0, 1}; }
+gs_adamw gs_adamw_default(void) {
+  return (gs_adamw){0.9, 0.999, 1e-8, 0, 1};
+}
 
 void gs_adamw_scalars(const gs_adamw *o, double lr, int64_t t, float out[3]) {
   out[0] = (float)lr;
@@ -47,9 +49,9 @@ static int find_adamw(void *context, const gs_binding *b, double *number) {
   const struct {
     const char *name;
     int var;
-  } rows[] = {{"p", w->p},       {"g", w->g},       {"m", w->m},       {"v", w->v},
-              {"p_out", w->p},   {"m_out", w->m},   {"v_out", w->v},   {"copy", w->copy},
-              {"lr", w->lr},     {"bc1", w->bc1},   {"bc2", w->bc2},   {"coef", w->coef}};
+  } rows[] = {{"p", w->p},     {"g", w->g},     {"m", w->m},     {"v", w->v},
+              {"p_out", w->p}, {"m_out", w->m}, {"v_out", w->v}, {"copy", w->copy},
+              {"lr", w->lr},   {"bc1", w->bc1}, {"bc2", w->bc2}, {"coef", w->coef}};
   if (strcmp(b->name, "eps") == 0) *number = w->o->eps;
   if (strcmp(b->name, "decay") == 0) *number = w->o->weight_decay;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -63,16 +65,25 @@ gs_status gs_record_adamw(gs_record *r, const gs_adamw *o, const gs_adamw_vars *
   bool narrow = r->dtype != GS_F32;
   double values[] = {o->beta1, o->beta2, narrow};
   int64_t n = gs_params_count(r->params);
-  gs_choice choice = {.dtype = r->dtype, .sizes = &n, .noptions = 3, .option_names = names,
+  gs_choice choice = {.dtype = r->dtype,
+                      .sizes = &n,
+                      .noptions = 3,
+                      .option_names = names,
                       .option_values = values};
   gs_instance *in;
   gs_routine *routine;
   gs_status s = gs_library_instance(r->library, "adamw", &choice, &in, err);
   if (!s) s = gs_library_routine(r->library, in, GS_PASS_INFER, NULL, 0, NULL, 0, &routine, err);
   if (s) return s;
-  binder w = {.p = flat(r, "masters", GS_MASTER), .g = flat(r, "gradients", GS_GRAD),
-              .m = flat(r, "m", GS_MOMENT1), .v = flat(r, "v", GS_MOMENT2),
+  binder w = {.p = flat(r, "masters", GS_MASTER),
+              .g = flat(r, "gradients", GS_GRAD),
+              .m = flat(r, "m", GS_MOMENT1),
+              .v = flat(r, "v", GS_MOMENT2),
               .copy = narrow ? flat(r, "working copies", GS_WORKING) : -1,
-              .lr = v->lr, .bc1 = v->bc1, .bc2 = v->bc2, .coef = coef, .o = o};
+              .lr = v->lr,
+              .bc1 = v->bc1,
+              .bc2 = v->bc2,
+              .coef = coef,
+              .o = o};
   return gs_record_launch(r, "adamw", routine, &n, 1, find_adamw, &w, err);
 }

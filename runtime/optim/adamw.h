@@ -1,6 +1,6 @@
 /* adamw.h: clipping by the global norm, then AdamW, over all trained parameters at once.
- * Formula: torch.nn.utils.clip_grad_norm_ and torch.optim.AdamW (decoupled weight decay); the layers
- * grad_norm and adamw are its text. */
+ * Formula: torch.nn.utils.clip_grad_norm_ and torch.optim.AdamW (decoupled weight decay); the
+ * layers grad_norm and adamw are its text. */
 #ifndef GS_ADAMW_H
 #define GS_ADAMW_H
 
@@ -18,7 +18,8 @@ typedef struct gs_adamw_vars {
   int lr, bc1, bc2; /* bc1 = 1 - beta1^t, bc2 = 1 - beta2^t */
 } gs_adamw_vars;
 
-/* Appends the norm of all gradients: *norm [] f32, kept for the host, and *coef, the clipping factor. */
+/* Appends the norm of all gradients: *norm [] f32, kept for the host, and *coef, the clipping
+ * factor. */
 gs_status gs_record_norm(gs_record *r, double max_norm, int *norm, int *coef, gs_error *err);
 /* Appends the update of masters, moments and working copies. */
 gs_status gs_record_adamw(gs_record *r, const gs_adamw *o, const gs_adamw_vars *v, int coef,

@@ -21,4 +21,6 @@ int gs_schedule_from_name(const char *name) {
   return -1;
 }
 
-const char *gs_schedule_name(gs_schedule_kind k) { return names[k]; }
+const char *gs_schedule_name(gs_schedule_kind k) {
+  return names[k];
+}

@@ -1,9 +1,9 @@
 /* backward.c: the backward, appended call by call in reverse from each layer's own closed form.
  *
- * Only gradients that a trained parameter needs are made. The gradient of a variable is the sum of the
- * contributions of its consumers, in the order in which they are met: the first writes, the others add,
- * in f32 unless there is just one. It is stored in f32, too, where a layer reads it; where a matrix
- * product reads it, it is rounded once to the type of the step. */
+ * Only gradients that a trained parameter needs are made. The gradient of a variable is the sum of
+ * the contributions of its consumers, in the order in which they are met: the first writes, the
+ * others add, in f32 unless there is just one. It is stored in f32, too, where a layer reads it;
+ * where a matrix product reads it, it is rounded once to the type of the step. */
 #include "step/record.h"
 
 #include <stdio.h>
@@ -124,7 +124,7 @@ typedef struct backward {
   int upstream[MAX_PARAMS]; /* by result of the forward */
   int nwanted, nadd;
   const char *wanted[MAX_PARAMS], *add[MAX_PARAMS];
-  int target[MAX_PARAMS];   /* by wanted */
+  int target[MAX_PARAMS]; /* by wanted */
 } backward;
 
 static int find_backward(void *context, const gs_binding *b, double *number) {
@@ -176,9 +176,10 @@ static gs_status find_wanted(gs_record *r, backward *w, gs_error *err) {
     if (c->param[i] < 0 || !gs_record_base(r, c->param[i])->needs_grad) continue;
     for (int k = 0; k < i; k++)
       if (c->param[k] >= 0 && r->vars[c->param[k]].base == r->vars[c->param[i]].base)
-        return gs_fail(err, GS_ERR_USE, "layer %s is given the same tensor as \"%s\" and as \"%s\": "
-                       "its gradients would meet inside one kernel", c->layer,
-                       c->decl->params[k].name, c->decl->params[i].name);
+        return gs_fail(err, GS_ERR_USE,
+                       "layer %s is given the same tensor as \"%s\" and as \"%s\": "
+                       "its gradients would meet inside one kernel",
+                       c->layer, c->decl->params[k].name, c->decl->params[i].name);
     const char *name = gs_arena_printf(r->arena, "d%s", c->decl->params[i].name);
     bool add;
     int target = take_grad(r, c->param[i], &add);
@@ -194,16 +195,17 @@ static gs_status backward_layer(gs_record *r, const gs_call *c, gs_error *err) {
   if (c->decl->nparams > MAX_PARAMS || c->instance->nforward > MAX_PARAMS)
     return gs_fail(err, GS_ERR_USE, "layer %s has more than %d parameters", c->layer, MAX_PARAMS);
   if (c->instance->is_kernel)
-    return gs_fail(err, GS_ERR_USE, "layer %s has no backward, but trained parameters lie before it",
-                   c->layer);
+    return gs_fail(err, GS_ERR_USE,
+                   "layer %s has no backward, but trained parameters lie before it", c->layer);
   backward w = {.c = c, .choice = c->choice};
   find_upstreams(r, &w);
   gs_status s = find_wanted(r, &w, err);
   gs_instance *in;
   gs_routine *routine;
   if (!s) s = gs_library_instance(r->library, c->layer, &w.choice, &in, err);
-  if (!s) s = gs_library_routine(r->library, in, GS_PASS_BACKWARD, w.wanted, w.nwanted, w.add, w.nadd,
-                                 &routine, err);
+  if (!s)
+    s = gs_library_routine(r->library, in, GS_PASS_BACKWARD, w.wanted, w.nwanted, w.add, w.nadd,
+                           &routine, err);
   if (s) return s;
   return gs_record_launch(r, c->what, routine, c->sizes, c->decl->ndims, find_backward, &w, err);
 }

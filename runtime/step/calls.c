@@ -26,7 +26,8 @@ static gs_status unknown_name(const gs_call *c, const gs_named *arg, gs_error *e
     size_t n = strlen(known);
     snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", c->decl->params[i].name);
   }
-  return gs_fail(err, GS_ERR_USE, "layer %s has no \"%s\"; it takes %s", c->layer, arg->name, known);
+  return gs_fail(err, GS_ERR_USE, "layer %s has no \"%s\"; it takes %s", c->layer, arg->name,
+                 known);
 }
 
 /* Puts one variable to a parameter: rank, and every dim's size. */
@@ -101,8 +102,10 @@ static void fill_choice(const gs_record *r, gs_call *c, const gs_named *options,
   int n = c->decl->nparams;
   const char **option_names = GS_NEW_N(r->arena, const char *, noptions + 1);
   double *option_values = GS_NEW_N(r->arena, double, noptions + 1);
-  c->choice = (gs_choice){.dtype = r->dtype, .sizes = c->sizes,
-                          .noptions = noptions, .option_names = option_names,
+  c->choice = (gs_choice){.dtype = r->dtype,
+                          .sizes = c->sizes,
+                          .noptions = noptions,
+                          .option_names = option_names,
                           .option_values = option_values};
   for (int i = 0; i < n; i++) {
     const gs_tensor *p = &c->decl->params[i];
@@ -118,8 +121,8 @@ static void fill_choice(const gs_record *r, gs_call *c, const gs_named *options,
 
 /* ---- a layer ---- */
 
-/* Where a launch of the forward finds its names; of a terminal layer also the gradient that it makes
- * and its upstream. */
+/* Where a launch of the forward finds its names; of a terminal layer also the gradient that it
+ * makes and its upstream. */
 typedef struct finder {
   const gs_call *c;
   int input, grad, upstream; /* the parameter whose gradient is made; the variables; -1 none */
@@ -231,8 +234,8 @@ gs_status gs_record_terminal(gs_record *r, const char *layer, const gs_named *ar
 static int working_copy(gs_record *r, const gs_adapter *a, bool is_b) {
   int64_t rank = gs_params_lora(r->params)->r;
   int64_t shape[2] = {is_b ? a->module.out : rank, is_b ? rank : a->module.in};
-  gs_ptr at = gs_params_ptr(r->params, GS_WORKING) +
-              (gs_ptr)(is_b ? a->b : a->a) * gs_type_size(r->dtype);
+  gs_ptr at =
+      gs_params_ptr(r->params, GS_WORKING) + (gs_ptr)(is_b ? a->b : a->a) * gs_type_size(r->dtype);
   return gs_record_fixed(r, is_b ? "lora_B" : "lora_A", r->dtype, 2, shape, at);
 }
 

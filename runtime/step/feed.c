@@ -39,7 +39,9 @@ gs_status gs_feed_open(gs_feed *f, const gs_dataset *d, int seq, int32_t pad, ui
   return s;
 }
 
-void gs_feed_close(gs_feed *f) { gs_packed_free(&f->packed); }
+void gs_feed_close(gs_feed *f) {
+  gs_packed_free(&f->packed);
+}
 
 gs_status gs_feed_next(gs_feed *f, const gs_row **row, gs_error *err) {
   if (f->next == f->packed.nrows) {

@@ -1,5 +1,6 @@
-/* feed.h: the order of training data: row after row, epoch after epoch. Each epoch's order of samples
- * follows from the seed and the epoch's number alone, so that a run can go on from any step. */
+/* feed.h: the order of training data: row after row, epoch after epoch. Each epoch's order of
+ * samples follows from the seed and the epoch's number alone, so that a run can go on from any
+ * step. */
 #ifndef GS_FEED_H
 #define GS_FEED_H
 
@@ -10,9 +11,9 @@ typedef struct gs_feed {
   int seq;
   int32_t pad;
   uint64_t seed;
-  int64_t epoch;    /* of `packed`, from 0 */
+  int64_t epoch; /* of `packed`, from 0 */
   gs_packed packed;
-  int next;         /* row of `packed` that comes next */
+  int next; /* row of `packed` that comes next */
 } gs_feed;
 
 /* The data must outlive the feed, and have at least one sample. */

@@ -24,7 +24,8 @@ static void release(generator *g) {
   g->ids = g->position = g->start = NULL;
 }
 
-/* A step with room for n tokens. Tokens after the text are of id 0; causality hides them from it. */
+/* A step with room for n tokens. Tokens after the text are of id 0; causality hides them from it.
+ */
 static gs_status make_room(generator *g, int64_t n, gs_error *err) {
   if (n <= g->capacity) return GS_OK;
   release(g);
@@ -39,7 +40,8 @@ static gs_status make_room(generator *g, int64_t n, gs_error *err) {
   return gs_step_new(g->model, g->params, &o, &g->step, err);
 }
 
-static gs_status next_token(generator *g, const int32_t *ids, int64_t n, int32_t *out, gs_error *err) {
+static gs_status next_token(generator *g, const int32_t *ids, int64_t n, int32_t *out,
+                            gs_error *err) {
   gs_status s = make_room(g, n, err);
   if (s) return s;
   memcpy(g->ids, ids, (size_t)n * sizeof *ids);
@@ -60,8 +62,8 @@ static bool is_stop(const gs_generate_options *o, int32_t id) {
   return false;
 }
 
-gs_status gs_generate(gs_model *m, gs_params *p, const gs_generate_options *o, int32_t *ids, int64_t *n,
-                      gs_error *err) {
+gs_status gs_generate(gs_model *m, gs_params *p, const gs_generate_options *o, int32_t *ids,
+                      int64_t *n, gs_error *err) {
   generator g = {.model = m, .params = p};
   gs_status s = GS_OK;
   g.logits = malloc((size_t)gs_model_vocab(m) * sizeof *g.logits);

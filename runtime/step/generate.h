@@ -12,9 +12,9 @@ typedef struct gs_generate_options {
   void *context;
 } gs_generate_options;
 
-/* Appends tokens to ids[0 .. *n), which has room for max_tokens more. The forward runs over a capacity
- * that is a multiple of 32 and grows as needed; ties go to the lowest id. */
-gs_status gs_generate(gs_model *m, gs_params *p, const gs_generate_options *o, int32_t *ids, int64_t *n,
-                      gs_error *err);
+/* Appends tokens to ids[0 .. *n), which has room for max_tokens more. The forward runs over a
+ * capacity that is a multiple of 32 and grows as needed; ties go to the lowest id. */
+gs_status gs_generate(gs_model *m, gs_params *p, const gs_generate_options *o, int32_t *ids,
+                      int64_t *n, gs_error *err);
 
 #endif

@@ -81,8 +81,8 @@ static void choice_key(gs_text *t, const char *name, const gs_layer_decl *d, con
     gs_text_printf(t, " %s=%.17g", c->option_names[i], c->option_values[i]);
 }
 
-gs_status gs_library_instance(gs_library *l, const char *name, const gs_choice *c, gs_instance **out,
-                              gs_error *err) {
+gs_status gs_library_instance(gs_library *l, const char *name, const gs_choice *c,
+                              gs_instance **out, gs_error *err) {
   gs_layer *layer;
   gs_status s = gs_library_layer(l, name, &layer, err);
   if (s) return s;
@@ -103,8 +103,8 @@ static void names_key(gs_text *t, const char *what, const char *const *names, in
 }
 
 gs_status gs_library_routine(gs_library *l, gs_instance *i, gs_pass_kind kind,
-                             const char *const *wanted, int nwanted, const char *const *add, int nadd,
-                             gs_routine **out, gs_error *err) {
+                             const char *const *wanted, int nwanted, const char *const *add,
+                             int nadd, gs_routine **out, gs_error *err) {
   gs_text key = {0};
   gs_text_printf(&key, "%p %d", (void *)i, (int)kind);
   names_key(&key, "wanted", wanted, nwanted);
@@ -153,4 +153,6 @@ gs_status gs_library_compile(gs_library *l, gs_error *err) {
   return GS_OK;
 }
 
-int gs_library_kernels(const gs_library *l) { return l->nkernels; }
+int gs_library_kernels(const gs_library *l) {
+  return l->nkernels;
+}

@@ -1,7 +1,7 @@
 /* library.h: the layers that a step uses, each specialisation and each pass made and compiled once.
  *
- * Several step graphs of one model (training, evaluation, generation) share a library, so that equal
- * kernels are compiled once. Knows no model and no memory. */
+ * Several step graphs of one model (training, evaluation, generation) share a library, so that
+ * equal kernels are compiled once. Knows no model and no memory. */
 #ifndef GS_LIBRARY_H
 #define GS_LIBRARY_H
 
@@ -9,7 +9,8 @@
 
 typedef struct gs_library gs_library;
 
-/* A pass that has been turned into a launch list. `code` can be launched after gs_library_compile. */
+/* A pass that has been turned into a launch list. `code` can be launched after gs_library_compile.
+ */
 typedef struct gs_routine {
   const gs_instance *instance;
   const gs_pass *pass;
@@ -21,12 +22,12 @@ void gs_library_free(gs_library *l);
 
 gs_status gs_library_layer(gs_library *l, const char *name, gs_layer **out, gs_error *err);
 /* The instance of a layer for a choice; an equal choice gives the same one. */
-gs_status gs_library_instance(gs_library *l, const char *name, const gs_choice *c, gs_instance **out,
-                              gs_error *err);
+gs_status gs_library_instance(gs_library *l, const char *name, const gs_choice *c,
+                              gs_instance **out, gs_error *err);
 /* The routine of a pass: its text is made here, its kernels are compiled by gs_library_compile. */
 gs_status gs_library_routine(gs_library *l, gs_instance *i, gs_pass_kind kind,
-                             const char *const *wanted, int nwanted, const char *const *add, int nadd,
-                             gs_routine **out, gs_error *err);
+                             const char *const *wanted, int nwanted, const char *const *add,
+                             int nadd, gs_routine **out, gs_error *err);
 /* Compiles every kernel that is not yet compiled, several at once. */
 gs_status gs_library_compile(gs_library *l, gs_error *err);
 int gs_library_kernels(const gs_library *l); /* distinct kernels made so far */

@@ -1,6 +1,6 @@
-/* model.c: from a model folder to weights on the device. The model file is run once without a machine
- * (a survey) to learn which tensors and linears there are; what it asks for is held against the file
- * before anything is uploaded. */
+/* model.c: from a model folder to weights on the device. The model file is run once without a
+ * machine (a survey) to learn which tensors and linears there are; what it asks for is held against
+ * the file before anything is uploaded. */
 #include "step/model.h"
 
 #include "base/half.h"
@@ -65,7 +65,8 @@ static gs_status host_weight(void *context, gs_record *r, const char *name, int 
   gs_model *m = context;
   tensor *t = find_tensor(m, name);
   if (!t && !m->surveying)
-    return gs_fail(err, GS_ERR_USE, "weight \"%s\" was not asked for when the model was opened", name);
+    return gs_fail(err, GS_ERR_USE, "weight \"%s\" was not asked for when the model was opened",
+                   name);
   if (!t) {
     t = GS_NEW(m->arena, tensor);
     t->name = gs_arena_strdup(m->arena, name);
@@ -127,7 +128,9 @@ static gs_status survey(gs_model *m, gs_error *err) {
   gs_record *r = gs_record_new(m->library, NULL, GS_STEP_SURVEY, m->dtype, 1);
   gs_batch_vars b = {.id = gs_record_fixed(r, "id", GS_I32, 1, &one, 0),
                      .position = gs_record_fixed(r, "position", GS_I32, 1, &one, 0),
-                     .start = gs_record_fixed(r, "start", GS_I32, 1, &one, 0), .label = -1, .last = -1};
+                     .start = gs_record_fixed(r, "start", GS_I32, 1, &one, 0),
+                     .label = -1,
+                     .last = -1};
   m->surveying = true;
   gs_status s = gs_model_record(m, r, &b, &logits, err);
   m->surveying = false;
@@ -146,16 +149,17 @@ static gs_status check_tensor(const gs_model *m, const gs_weights *w, const tens
   bool same = have->ndims == t->ndims;
   for (int i = 0; same && i < t->ndims; i++) same = have->shape[i] == t->shape[i];
   if (!same) {
-    gs_var want = {.ndims = t->ndims, .type = m->dtype}, is = {.ndims = have->ndims, .type = have->type};
+    gs_var want = {.ndims = t->ndims, .type = m->dtype},
+           is = {.ndims = have->ndims, .type = have->type};
     memcpy(want.shape, t->shape, sizeof want.shape);
     memcpy(is.shape, have->shape, sizeof is.shape);
     char a[160], b[160];
-    return gs_fail(err, GS_ERR_INPUT, "%s: tensor \"%s\" is %s, but config.json makes it %s", m->dir,
-                   t->name, gs_var_text(&is, a, sizeof a), gs_var_text(&want, b, sizeof b));
+    return gs_fail(err, GS_ERR_INPUT, "%s: tensor \"%s\" is %s, but config.json makes it %s",
+                   m->dir, t->name, gs_var_text(&is, a, sizeof a), gs_var_text(&want, b, sizeof b));
   }
   if (have->type != GS_F32 && have->type != GS_BF16 && have->type != GS_F16)
-    return gs_fail(err, GS_ERR_INPUT, "%s: tensor \"%s\" is %s; weights are f32, bf16 or f16", m->dir,
-                   t->name, gs_type_name(have->type));
+    return gs_fail(err, GS_ERR_INPUT, "%s: tensor \"%s\" is %s; weights are f32, bf16 or f16",
+                   m->dir, t->name, gs_type_name(have->type));
   return GS_OK;
 }
 
@@ -164,8 +168,10 @@ static gs_status check_unread(gs_model *m, const gs_weights *w, gs_error *err) {
   for (int i = 0; i < gs_weights_count(w); i++) {
     const char *name = gs_weights_at(w, i)->name;
     if (!find_tensor(m, name) && !gs_script_may_ignore(m->script, name))
-      return gs_fail(err, GS_ERR_INPUT, "%s: tensor \"%s\" is no part of the model that config.json "
-                     "describes, and would be ignored", m->dir, name);
+      return gs_fail(err, GS_ERR_INPUT,
+                     "%s: tensor \"%s\" is no part of the model that config.json "
+                     "describes, and would be ignored",
+                     m->dir, name);
   }
   return GS_OK;
 }
@@ -194,7 +200,8 @@ static gs_status lay_out(gs_model *m, const gs_weights *w, gs_error *err) {
     for (int i = 0; i < t->ndims; i++) n *= (size_t)t->shape[i];
     t->offset = m->weight_bytes;
     m->parameters += (int64_t)n;
-    m->weight_bytes += (n * gs_type_size(m->dtype) + GS_PLAN_ALIGN - 1) / GS_PLAN_ALIGN * GS_PLAN_ALIGN;
+    m->weight_bytes +=
+        (n * gs_type_size(m->dtype) + GS_PLAN_ALIGN - 1) / GS_PLAN_ALIGN * GS_PLAN_ALIGN;
   }
   return GS_OK;
 }
@@ -268,7 +275,8 @@ static gs_status open_all(gs_model *m, gs_error *err) {
   return s;
 }
 
-gs_status gs_model_open(gs_device *d, const char *dir, gs_type dtype, gs_model **out, gs_error *err) {
+gs_status gs_model_open(gs_device *d, const char *dir, gs_type dtype, gs_model **out,
+                        gs_error *err) {
   gs_model *m = calloc(1, sizeof *m);
   if (!m) return gs_fail(err, GS_ERR_MEMORY, "out of memory");
   m->device = d;
@@ -297,13 +305,27 @@ void gs_model_close(gs_model *m) {
   free(m);
 }
 
-gs_device *gs_model_device(const gs_model *m) { return m->device; }
-gs_library *gs_model_library(const gs_model *m) { return m->library; }
-const char *gs_model_dir(const gs_model *m) { return m->dir; }
-gs_type gs_model_dtype(const gs_model *m) { return m->dtype; }
-int64_t gs_model_vocab(const gs_model *m) { return m->vocab; }
-size_t gs_model_weight_bytes(const gs_model *m) { return m->weight_bytes; }
-int64_t gs_model_parameters(const gs_model *m) { return m->parameters; }
+gs_device *gs_model_device(const gs_model *m) {
+  return m->device;
+}
+gs_library *gs_model_library(const gs_model *m) {
+  return m->library;
+}
+const char *gs_model_dir(const gs_model *m) {
+  return m->dir;
+}
+gs_type gs_model_dtype(const gs_model *m) {
+  return m->dtype;
+}
+int64_t gs_model_vocab(const gs_model *m) {
+  return m->vocab;
+}
+size_t gs_model_weight_bytes(const gs_model *m) {
+  return m->weight_bytes;
+}
+int64_t gs_model_parameters(const gs_model *m) {
+  return m->parameters;
+}
 
 const gs_module *gs_model_modules(const gs_model *m, int *n) {
   *n = m->nmodules;

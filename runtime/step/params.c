@@ -1,6 +1,6 @@
 /* params.c: flat buffers of trained parameters, and their names. Tensors start on multiples of 128
- * elements (256 bytes of bf16: what matrix products like best); the padding is zero in all buffers and stays so, since
- * nothing writes its gradient. */
+ * elements (256 bytes of bf16: what matrix products like best); the padding is zero in all buffers
+ * and stays so, since nothing writes its gradient. */
 #include "step/params.h"
 
 #include "base/arena.h"
@@ -21,7 +21,7 @@ struct gs_params {
   gs_adapter *adapters;
   const char **names; /* 2n */
   int64_t count, trained;
-  gs_ptr buffer[5];   /* by gs_param_kind; WORKING is MASTER for f32 */
+  gs_ptr buffer[5]; /* by gs_param_kind; WORKING is MASTER for f32 */
 };
 
 /* ---- random numbers by a counter ---- */
@@ -54,7 +54,8 @@ static bool is_target(const char *module, const char *target) {
   return m == t || module[m - t - 1] == '.';
 }
 
-static gs_status unknown_target(const gs_module *modules, int n, const char *target, gs_error *err) {
+static gs_status unknown_target(const gs_module *modules, int n, const char *target,
+                                gs_error *err) {
   char known[1024] = "";
   for (int i = 0; i < n; i++) {
     const char *dot = strrchr(modules[i].name, '.'), *end = dot ? dot + 1 : modules[i].name;
@@ -144,8 +145,7 @@ gs_status gs_params_new(gs_device *d, const gs_module *modules, int n, const gs_
 
 void gs_params_free(gs_params *p) {
   if (!p) return;
-  if (p->dtype != GS_F32 && p->buffer[GS_WORKING])
-    gs_device_free(p->device, p->buffer[GS_WORKING]);
+  if (p->dtype != GS_F32 && p->buffer[GS_WORKING]) gs_device_free(p->device, p->buffer[GS_WORKING]);
   for (int k = GS_MASTER; k <= GS_MOMENT2; k++)
     if (p->buffer[k]) gs_device_free(p->device, p->buffer[k]);
   gs_arena_free(p->arena);
@@ -154,13 +154,27 @@ void gs_params_free(gs_params *p) {
 
 /* ---- asking ---- */
 
-const gs_lora *gs_params_lora(const gs_params *p) { return &p->lora; }
-double gs_params_scale(const gs_params *p) { return p->lora.alpha / (double)p->lora.r; }
-int64_t gs_params_count(const gs_params *p) { return p->count; }
-int64_t gs_params_trained(const gs_params *p) { return p->trained; }
-gs_type gs_params_dtype(const gs_params *p) { return p->dtype; }
-gs_ptr gs_params_ptr(const gs_params *p, gs_param_kind kind) { return p->buffer[kind]; }
-int gs_params_ntensors(const gs_params *p) { return 2 * p->n; }
+const gs_lora *gs_params_lora(const gs_params *p) {
+  return &p->lora;
+}
+double gs_params_scale(const gs_params *p) {
+  return p->lora.alpha / (double)p->lora.r;
+}
+int64_t gs_params_count(const gs_params *p) {
+  return p->count;
+}
+int64_t gs_params_trained(const gs_params *p) {
+  return p->trained;
+}
+gs_type gs_params_dtype(const gs_params *p) {
+  return p->dtype;
+}
+gs_ptr gs_params_ptr(const gs_params *p, gs_param_kind kind) {
+  return p->buffer[kind];
+}
+int gs_params_ntensors(const gs_params *p) {
+  return 2 * p->n;
+}
 
 size_t gs_params_bytes(const gs_params *p) {
   size_t each = 4 * sizeof(float) + (p->dtype == GS_F32 ? 0 : gs_type_size(p->dtype));
@@ -213,8 +227,7 @@ static gs_status load_tensor(const gs_params *p, int i, const gs_weights *w, con
   int64_t offset;
   gs_weight want = gs_params_tensor(p, i, &offset);
   const gs_weight *have = gs_weights_find(w, want.name);
-  if (!have)
-    return gs_fail(err, GS_ERR_INPUT, "%s: the adapter lacks \"%s\"", file, want.name);
+  if (!have) return gs_fail(err, GS_ERR_INPUT, "%s: the adapter lacks \"%s\"", file, want.name);
   if (have->ndims != 2 || have->shape[0] != want.shape[0] || have->shape[1] != want.shape[1])
     return gs_fail(err, GS_ERR_INPUT, "%s: \"%s\" is not [%lld, %lld], which model and rank want",
                    file, want.name, (long long)want.shape[0], (long long)want.shape[1]);

@@ -1,6 +1,7 @@
-/* params.h: the trained parameters of LoRA: f32 masters, gradients and AdamW's moments, each one flat
- * buffer, so that clipping and the update are one launch each whatever the number of tensors; and the
- * working copies that matrix products read (the masters themselves when the step computes in f32). */
+/* params.h: the trained parameters of LoRA: f32 masters, gradients and AdamW's moments, each one
+ * flat buffer, so that clipping and the update are one launch each whatever the number of tensors;
+ * and the working copies that matrix products read (the masters themselves when the step computes
+ * in f32). */
 #ifndef GS_PARAMS_H
 #define GS_PARAMS_H
 
@@ -24,21 +25,21 @@ typedef struct gs_params gs_params;
 /* Which of the flat buffers. */
 typedef enum gs_param_kind { GS_MASTER, GS_GRAD, GS_MOMENT1, GS_MOMENT2, GS_WORKING } gs_param_kind;
 
-/* One adapter for each module whose name ends with a target ("q_proj": ".q_proj" or the whole name). A
- * target that no module has is an error naming it and those there are. As peft makes them: A uniform
- * in ±1/sqrt(in) (kaiming_uniform with a = sqrt 5), B zero; from seed, by a counter, so that a value
- * depends on nothing but seed, module and index. */
+/* One adapter for each module whose name ends with a target ("q_proj": ".q_proj" or the whole
+ * name). A target that no module has is an error naming it and those there are. As peft makes them:
+ * A uniform in ±1/sqrt(in) (kaiming_uniform with a = sqrt 5), B zero; from seed, by a counter, so
+ * that a value depends on nothing but seed, module and index. */
 gs_status gs_params_new(gs_device *d, const gs_module *modules, int n, const gs_lora *lora,
                         gs_type dtype, uint64_t seed, gs_params **out, gs_error *err);
 void gs_params_free(gs_params *p);
 
 const gs_lora *gs_params_lora(const gs_params *p);
-double gs_params_scale(const gs_params *p);      /* alpha / r */
+double gs_params_scale(const gs_params *p);                               /* alpha / r */
 const gs_adapter *gs_params_find(const gs_params *p, const char *module); /* NULL: none */
-int64_t gs_params_count(const gs_params *p);     /* elements of a flat buffer, padding included */
-int64_t gs_params_trained(const gs_params *p);   /* parameters, without padding */
-size_t gs_params_bytes(const gs_params *p);      /* device bytes of all buffers */
-gs_type gs_params_dtype(const gs_params *p);     /* of the working copies */
+int64_t gs_params_count(const gs_params *p);   /* elements of a flat buffer, padding included */
+int64_t gs_params_trained(const gs_params *p); /* parameters, without padding */
+size_t gs_params_bytes(const gs_params *p);    /* device bytes of all buffers */
+gs_type gs_params_dtype(const gs_params *p);   /* of the working copies */
 gs_ptr gs_params_ptr(const gs_params *p, gs_param_kind kind);
 
 /* ---- by tensor: 2 for each adapter, A then B, in the order of the modules ---- */

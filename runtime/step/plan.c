@@ -13,7 +13,9 @@ static int by_size(const void *x, const void *y) {
   return a < b ? -1 : a > b;
 }
 
-static size_t aligned(size_t n) { return (n + GS_PLAN_ALIGN - 1) / GS_PLAN_ALIGN * GS_PLAN_ALIGN; }
+static size_t aligned(size_t n) {
+  return (n + GS_PLAN_ALIGN - 1) / GS_PLAN_ALIGN * GS_PLAN_ALIGN;
+}
 
 static bool alive_together(const gs_piece *a, const gs_piece *b, bool reuse) {
   return !reuse || (a->first <= b->last && b->first <= a->last);
@@ -55,8 +57,8 @@ size_t gs_plan_pieces(gs_piece *pieces, int n, bool reuse) {
 /* The state of settling: for each base variable, what it shares memory with. */
 typedef struct settle {
   gs_record *r;
-  int *last_use;  /* the last action (as recorded) that touches it */
-  int *joined;    /* the variable whose memory it takes; itself */
+  int *last_use; /* the last action (as recorded) that touches it */
+  int *joined;   /* the variable whose memory it takes; itself */
   bool *written;
   int ncopies;
 } settle;

@@ -14,20 +14,21 @@ typedef struct gs_piece {
   size_t offset; /* the answer: a multiple of GS_PLAN_ALIGN */
 } gs_piece;
 
-/* Gives every piece its offset, so that no two that are alive together overlap: the largest first, each
- * at the lowest place that fits. Without reuse no two overlap at all. Returns the bytes in all. */
+/* Gives every piece its offset, so that no two that are alive together overlap: the largest first,
+ * each at the lowest place that fits. Without reuse no two overlap at all. Returns the bytes in
+ * all. */
 size_t gs_plan_pieces(gs_piece *pieces, int n, bool reuse);
 
 typedef struct gs_plan {
   int npieces;
   gs_piece *pieces;
-  int *piece;        /* of each variable: index of its piece; -1: fixed memory, or never used */
-  size_t bytes;      /* of the arena */
-  int ncopies;       /* copies inserted where an in-place result would destroy what is still wanted */
+  int *piece;   /* of each variable: index of its piece; -1: fixed memory, or never used */
+  size_t bytes; /* of the arena */
+  int ncopies;  /* copies inserted where an in-place result would destroy what is still wanted */
 } gs_plan;
 
-/* Settles in-place results (which may insert copies into r), finds lifetimes and offsets. An action that
- * reads what nothing has written is an error. The plan lives in the arena of r. */
+/* Settles in-place results (which may insert copies into r), finds lifetimes and offsets. An action
+ * that reads what nothing has written is an error. The plan lives in the arena of r. */
 gs_status gs_plan_record(gs_record *r, bool reuse, gs_plan *out, gs_error *err);
 /* Writes addresses into the variables, for an arena that begins at `at`. */
 void gs_plan_place(const gs_plan *p, gs_record *r, gs_ptr at);

@@ -36,8 +36,11 @@ static void *grown(gs_arena *a, void *old, int n, int *cap, size_t size) {
 int gs_record_var(gs_record *r, const char *name, gs_type type, int ndims, const int64_t *shape) {
   r->vars = grown(r->arena, r->vars, r->nvars, &r->cap_vars, sizeof *r->vars);
   gs_var *v = &r->vars[r->nvars];
-  *v = (gs_var){.name = gs_arena_strdup(r->arena, name), .type = type, .ndims = ndims,
-                .base = r->nvars, .grad = -1};
+  *v = (gs_var){.name = gs_arena_strdup(r->arena, name),
+                .type = type,
+                .ndims = ndims,
+                .base = r->nvars,
+                .grad = -1};
   for (int i = 0; i < ndims; i++) v->shape[i] = shape[i];
   return r->nvars++;
 }
@@ -59,7 +62,9 @@ int gs_record_view(gs_record *r, int var, int ndims, const int64_t *shape) {
   return v;
 }
 
-gs_var *gs_record_base(gs_record *r, int var) { return &r->vars[r->vars[var].base]; }
+gs_var *gs_record_base(gs_record *r, int var) {
+  return &r->vars[r->vars[var].base];
+}
 
 int64_t gs_var_count(const gs_var *v) {
   int64_t n = 1;
@@ -67,7 +72,9 @@ int64_t gs_var_count(const gs_var *v) {
   return n;
 }
 
-size_t gs_var_bytes(const gs_var *v) { return (size_t)gs_var_count(v) * gs_type_size(v->type); }
+size_t gs_var_bytes(const gs_var *v) {
+  return (size_t)gs_var_count(v) * gs_type_size(v->type);
+}
 
 const char *gs_var_text(const gs_var *v, char *out, size_t cap) {
   size_t n = (size_t)snprintf(out, cap, "[");
@@ -126,9 +133,12 @@ static int64_t *all_sizes(gs_arena *a, const gs_graph *g, const int64_t *sizes, 
   int64_t *all = GS_NEW_N(a, int64_t, ndims + 1);
   for (int d = 0; d < ndims; d++) {
     const gs_dim *dim = gs_graph_dim_at(g, d);
-    if (d < n) all[d] = sizes[d];
-    else if (dim->size >= 0) all[d] = dim->size;
-    else all[d] = dim->same_as >= 0 ? all[dim->same_as] : 1;
+    if (d < n)
+      all[d] = sizes[d];
+    else if (dim->size >= 0)
+      all[d] = dim->size;
+    else
+      all[d] = dim->same_as >= 0 ? all[dim->same_as] : 1;
   }
   return all;
 }
@@ -150,8 +160,9 @@ static int *make_temps(gs_record *r, const gs_launch_list *l, const int64_t *siz
   return temp;
 }
 
-gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine, const int64_t *sizes,
-                           int ndims, gs_find_var find, void *context, gs_error *err) {
+gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine,
+                           const int64_t *sizes, int ndims, gs_find_var find, void *context,
+                           gs_error *err) {
   const gs_launch_list *l = routine->code.list;
   int64_t *all = all_sizes(r->arena, l->g, sizes, ndims);
   int *temp = make_temps(r, l, all);
@@ -167,7 +178,8 @@ gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine, 
       return gs_fail(err, GS_ERR_USE, "%s: the step has nothing for \"%s\" of %s", what, b->name,
                      l->key);
     a->values[i] = (float)number;
-    a->uses[i] = (gs_use){.var = var, .inplace = b->is_result ? b->inplace : -1,
+    a->uses[i] = (gs_use){.var = var,
+                          .inplace = b->is_result ? b->inplace : -1,
                           .is_read = !b->is_result || is_added(routine->pass, b->name),
                           .is_written = b->is_result};
     if (var >= 0 && r->vars[var].type != b->type)

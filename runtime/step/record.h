@@ -1,9 +1,9 @@
 /* record.h: the graph of one step: variables, the calls a model script made, and the actions that
  * they became.
  *
- * The forward is recorded call by call (gs_record_layer, gs_record_linear); backward.c walks the calls
- * in reverse and appends the actions of each layer's own closed form; plan.c then gives every variable
- * its place in one arena. A variable is named by its index here. */
+ * The forward is recorded call by call (gs_record_layer, gs_record_linear); backward.c walks the
+ * calls in reverse and appends the actions of each layer's own closed form; plan.c then gives every
+ * variable its place in one arena. A variable is named by its index here. */
 #ifndef GS_RECORD_H
 #define GS_RECORD_H
 
@@ -11,8 +11,8 @@
 #include "step/params.h"
 
 typedef enum gs_var_kind {
-  GS_VAR_VALUE,  /* an activation, gradient or temporary: memory of the arena */
-  GS_VAR_FIXED,  /* memory of its own: weights, trained parameters, batch, step scalars, results */
+  GS_VAR_VALUE, /* an activation, gradient or temporary: memory of the arena */
+  GS_VAR_FIXED, /* memory of its own: weights, trained parameters, batch, step scalars, results */
 } gs_var_kind;
 
 typedef struct gs_var {
@@ -21,15 +21,16 @@ typedef struct gs_var {
   gs_type type;
   int ndims;
   int64_t shape[GS_MAX_RANK];
-  int base;         /* the variable whose memory this is a view of; itself when it is none */
-  bool needs_grad;  /* of a base: a trained parameter reaches it */
-  bool from_linear; /* of a base: a matrix product made it, so its gradient enters matrix products */
-  bool keep;        /* read by the host after the step: its memory is not used again */
-  gs_ptr ptr;       /* FIXED: where it lies. VALUE: filled in when the plan is placed */
+  int base;        /* the variable whose memory this is a view of; itself when it is none */
+  bool needs_grad; /* of a base: a trained parameter reaches it */
+  bool
+      from_linear; /* of a base: a matrix product made it, so its gradient enters matrix products */
+  bool keep;       /* read by the host after the step: its memory is not used again */
+  gs_ptr ptr;      /* FIXED: where it lies. VALUE: filled in when the plan is placed */
   /* kept by backward.c, of a base */
-  int uses;         /* contributions that its gradient is the sum of */
-  int taken;        /* of these, made so far */
-  int grad;         /* where the gradient is being summed; -1 */
+  int uses;  /* contributions that its gradient is the sum of */
+  int taken; /* of these, made so far */
+  int grad;  /* where the gradient is being summed; -1 */
 } gs_var;
 
 typedef enum gs_act_kind { GS_ACT_LAUNCH, GS_ACT_GEMM, GS_ACT_COPY, GS_ACT_ZERO } gs_act_kind;
@@ -45,17 +46,17 @@ typedef struct gs_act {
   gs_act_kind kind;
   const char *what; /* for messages and listings */
   int nuses;
-  gs_use *uses;     /* LAUNCH: one for each binding (var -1: a number), then the temporaries.
-                       GEMM: a, b, c. COPY: to, from. ZERO: to */
+  gs_use *uses; /* LAUNCH: one for each binding (var -1: a number), then the temporaries.
+                   GEMM: a, b, c. COPY: to, from. ZERO: to */
   const gs_routine *routine;
-  float *values;    /* LAUNCH: numbers by binding */
-  int64_t *sizes;   /* LAUNCH: of each dim of the launch list's graph */
-  gs_gemm gemm;     /* GEMM: everything but the pointers */
+  float *values;  /* LAUNCH: numbers by binding */
+  int64_t *sizes; /* LAUNCH: of each dim of the launch list's graph */
+  gs_gemm gemm;   /* GEMM: everything but the pointers */
 } gs_act;
 
 /* A call of the forward, as backward.c needs it. */
 typedef struct gs_call {
-  const char *what;  /* "rmsnorm" or "model.layers.0.mlp.up_proj" */
+  const char *what; /* "rmsnorm" or "model.layers.0.mlp.up_proj" */
   bool is_linear;
   bool needs_grad;
   /* a layer */
@@ -63,12 +64,12 @@ typedef struct gs_call {
   const gs_layer_decl *decl;
   const gs_instance *instance;
   gs_choice choice;
-  int *param;        /* variable of each parameter, -1 for numbers */
-  float *number;     /* of each parameter that is a number */
-  int *result;       /* variable of each of instance->forward */
-  int64_t *sizes;    /* of each dim of the declaration */
+  int *param;     /* variable of each parameter, -1 for numbers */
+  float *number;  /* of each parameter that is a number */
+  int *result;    /* variable of each of instance->forward */
+  int64_t *sizes; /* of each dim of the declaration */
   /* a linear */
-  int x, y, weight;  /* variables, x as [T, in] */
+  int x, y, weight;          /* variables, x as [T, in] */
   const gs_adapter *adapter; /* NULL: none */
   int a, copy_a, copy_b;     /* x·Aᵀ, and the working copies of A and B */
 } gs_call;
@@ -86,7 +87,7 @@ typedef struct gs_record {
   gs_library *library;
   gs_params *params;
   gs_step_mode mode;
-  gs_type dtype;     /* of activations */
+  gs_type dtype; /* of activations */
   int64_t tokens;
   int nvars, cap_vars;
   gs_var *vars;
@@ -106,7 +107,7 @@ int gs_record_fixed(gs_record *r, const char *name, gs_type type, int ndims, con
                     gs_ptr ptr);
 /* The same memory under another shape of as many elements. */
 int gs_record_view(gs_record *r, int var, int ndims, const int64_t *shape);
-int64_t gs_var_count(const gs_var *v);  /* elements */
+int64_t gs_var_count(const gs_var *v); /* elements */
 size_t gs_var_bytes(const gs_var *v);
 gs_var *gs_record_base(gs_record *r, int var);
 /* "[37, 24] f32" into out. */
@@ -123,8 +124,9 @@ typedef struct gs_named {
 /* Calls a layer. Its outputs are the first *nout of call->result, in the order of the instance. */
 gs_status gs_record_layer(gs_record *r, const char *layer, const gs_named *args, int nargs,
                           const gs_named *options, int noptions, gs_call **out, gs_error *err);
-/* Calls a layer that makes the gradient of its variable `input` in the same pass, given the step scalar
- * that is the upstream of its output. The gradient has the type of the input and may take its memory. */
+/* Calls a layer that makes the gradient of its variable `input` in the same pass, given the step
+ * scalar that is the upstream of its output. The gradient has the type of the input and may take
+ * its memory. */
 gs_status gs_record_terminal(gs_record *r, const char *layer, const gs_named *args, int nargs,
                              int input, int upstream, gs_call **out, int *grad, gs_error *err);
 /* Says the storage type of one more tensor in a choice. */
@@ -142,13 +144,15 @@ void gs_record_zero(gs_record *r, const char *what, int var);
 /* Binds a routine's names through `find` and appends its launch. sizes: of the declaration's dims.
  * Results bound to a variable that is already written are added to it when their pass says so. */
 typedef int (*gs_find_var)(void *context, const gs_binding *b, double *number);
-gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine, const int64_t *sizes,
-                           int ndims, gs_find_var find, void *context, gs_error *err);
+gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine,
+                           const int64_t *sizes, int ndims, gs_find_var find, void *context,
+                           gs_error *err);
 
 /* ---- backward.c ---- */
-/* The mean cross entropy over the labels, *loss [], f32. With a gradient wanted it is also started at
- * the logits. inv_count: the step scalar 1 / (number of labels). */
-gs_status gs_record_loss(gs_record *r, int logits, int label, int inv_count, int *loss, gs_error *err);
+/* The mean cross entropy over the labels, *loss [], f32. With a gradient wanted it is also started
+ * at the logits. inv_count: the step scalar 1 / (number of labels). */
+gs_status gs_record_loss(gs_record *r, int logits, int label, int inv_count, int *loss,
+                         gs_error *err);
 /* Appends the backward from where gs_record_loss started it, down to the adapters' gradients. */
 gs_status gs_record_backward(gs_record *r, gs_error *err);
 

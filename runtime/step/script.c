@@ -1,5 +1,5 @@
-/* script.c: the sandbox: a Lua state without input, output, loading of code or debugging, with bounded
- * memory and instructions; the config as a table; the choice of a model file. */
+/* script.c: the sandbox: a Lua state without input, output, loading of code or debugging, with
+ * bounded memory and instructions; the config as a table; the choice of a model file. */
 #include "step/script_state.h"
 
 #include "base/asset.h"
@@ -11,7 +11,9 @@
 #define INSTRUCTION_LIMIT 100000000
 #define MODELS "lua/models/"
 
-gs_script *gs_script_of(lua_State *L) { return *(gs_script **)lua_getextraspace(L); }
+gs_script *gs_script_of(lua_State *L) {
+  return *(gs_script **)lua_getextraspace(L);
+}
 
 static void *allocate(void *context, void *p, size_t old, size_t size) {
   gs_script *s = context;
@@ -57,15 +59,17 @@ static int require_module(lua_State *L) {
 }
 
 static void open_libraries(lua_State *L) {
-  static const luaL_Reg libraries[] = {{LUA_GNAME, luaopen_base}, {LUA_STRLIBNAME, luaopen_string},
-                                       {LUA_TABLIBNAME, luaopen_table}, {LUA_MATHLIBNAME, luaopen_math},
+  static const luaL_Reg libraries[] = {{LUA_GNAME, luaopen_base},
+                                       {LUA_STRLIBNAME, luaopen_string},
+                                       {LUA_TABLIBNAME, luaopen_table},
+                                       {LUA_MATHLIBNAME, luaopen_math},
                                        {NULL, NULL}};
   for (const luaL_Reg *l = libraries; l->func; l++) {
     luaL_requiref(L, l->name, l->func, 1);
     lua_pop(L, 1);
   }
-  static const char *const removed[] = {"dofile", "loadfile", "load", "collectgarbage", "print",
-                                        "warn", NULL};
+  static const char *const removed[] = {"dofile", "loadfile", "load", "collectgarbage",
+                                        "print",  "warn",     NULL};
   for (int i = 0; removed[i]; i++) {
     lua_pushnil(L);
     lua_setglobal(L, removed[i]);
@@ -103,12 +107,23 @@ static void push_json(lua_State *L, const json_t *v) {
       lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return;
-  case JSON_STRING: lua_pushstring(L, json_string_value(v)); return;
-  case JSON_INTEGER: lua_pushinteger(L, json_integer_value(v)); return;
-  case JSON_REAL: lua_pushnumber(L, json_real_value(v)); return;
-  case JSON_TRUE: lua_pushboolean(L, 1); return;
-  case JSON_FALSE: lua_pushboolean(L, 0); return;
-  case JSON_NULL: break;
+  case JSON_STRING:
+    lua_pushstring(L, json_string_value(v));
+    return;
+  case JSON_INTEGER:
+    lua_pushinteger(L, json_integer_value(v));
+    return;
+  case JSON_REAL:
+    lua_pushnumber(L, json_real_value(v));
+    return;
+  case JSON_TRUE:
+    lua_pushboolean(L, 1);
+    return;
+  case JSON_FALSE:
+    lua_pushboolean(L, 0);
+    return;
+  case JSON_NULL:
+    break;
   }
   lua_pushnil(L);
 }
@@ -134,9 +149,10 @@ static bool is_model_file(const char *path) {
 static int unknown_architecture(lua_State *L, const char *name, const char *known) {
   gs_script *s = gs_script_of(L);
   s->failed = true;
-  gs_fail(&s->error, GS_ERR_INPUT,
-          "%s: the architecture \"%s\" is not known; known are %s. A new one is a file in lua/models",
-          s->path, name, known);
+  gs_fail(
+      &s->error, GS_ERR_INPUT,
+      "%s: the architecture \"%s\" is not known; known are %s. A new one is a file in lua/models",
+      s->path, name, known);
   return lua_error(L);
 }
 
@@ -186,7 +202,8 @@ static gs_status run(gs_script *s, lua_CFunction f, void *argument, gs_error *er
   int rc = lua_pcall(L, 1, 0, 0);
   if (rc == LUA_OK) return GS_OK;
   gs_status st = GS_ERR_INPUT;
-  if (s->failed) st = gs_fail(err, s->error.status, "%s", s->error.message);
+  if (s->failed)
+    st = gs_fail(err, s->error.status, "%s", s->error.message);
   else if (rc == LUA_ERRMEM)
     st = gs_fail(err, GS_ERR_MEMORY, "%s: the model file used too much memory", s->path);
   else {

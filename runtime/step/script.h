@@ -22,8 +22,8 @@ typedef struct gs_script gs_script;
 /* What a model file asks of its model while it records. */
 typedef struct gs_host {
   void *context;
-  gs_status (*weight)(void *context, gs_record *r, const char *name, int ndims, const int64_t *shape,
-                      int *var, gs_error *err);
+  gs_status (*weight)(void *context, gs_record *r, const char *name, int ndims,
+                      const int64_t *shape, int *var, gs_error *err);
   gs_status (*constant)(void *context, gs_record *r, const char *name, const float *v, int64_t n,
                         int *var, gs_error *err);
   void (*linear)(void *context, const char *module, int64_t in, int64_t out);

@@ -1,5 +1,6 @@
-/* script_calls.c: the functions that a model file calls: thin, each reads its arguments from the stack
- * and records. An error of the recorder is raised as a Lua error and kept whole in the script. */
+/* script_calls.c: the functions that a model file calls: thin, each reads its arguments from the
+ * stack and records. An error of the recorder is raised as a Lua error and kept whole in the
+ * script. */
 #include "step/script_state.h"
 
 #include <stdio.h>
@@ -82,10 +83,12 @@ static int read_named(lua_State *L, int i, gs_named *out, bool only_numbers) {
     if (n == MAX_NAMED) return luaL_error(L, "too many arguments");
     if (lua_type(L, -2) != LUA_TSTRING) return luaL_error(L, "arguments of a layer have names");
     out[n] = (gs_named){lua_tostring(L, -2), -1, 0};
-    if (lua_type(L, -1) == LUA_TNUMBER) out[n].number = lua_tonumber(L, -1);
+    if (lua_type(L, -1) == LUA_TNUMBER)
+      out[n].number = lua_tonumber(L, -1);
     else if (!only_numbers && luaL_testudata(L, -1, GS_SCRIPT_TENSOR))
       out[n].var = gs_script_check_tensor(L, -1);
-    else return luaL_error(L, "\"%s\" is neither a tensor nor a number", out[n].name);
+    else
+      return luaL_error(L, "\"%s\" is neither a tensor nor a number", out[n].name);
     n++;
     lua_pop(L, 1);
   }
@@ -181,8 +184,11 @@ static int step_refuse(lua_State *L) {
 }
 
 void gs_script_push_module(lua_State *L) {
-  static const luaL_Reg functions[] = {{"layer", step_layer}, {"linear", step_linear},
-                                       {"wanted", step_wanted}, {"refuse", step_refuse}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"layer", step_layer},
+                                       {"linear", step_linear},
+                                       {"wanted", step_wanted},
+                                       {"refuse", step_refuse},
+                                       {NULL, NULL}};
   luaL_newmetatable(L, GS_SCRIPT_TENSOR);
   lua_newtable(L);
   lua_pushcfunction(L, tensor_view);

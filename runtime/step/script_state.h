@@ -12,17 +12,17 @@
 
 struct gs_script {
   lua_State *L;
-  const char *path;    /* of config.json, for messages */
+  const char *path; /* of config.json, for messages */
   char *path_copy;
-  size_t live;         /* bytes that Lua holds */
-  int config, model;   /* registry: the config as a table; the model file's table */
-  bool failed;         /* *error says why the script was stopped */
+  size_t live;       /* bytes that Lua holds */
+  int config, model; /* registry: the config as a table; the model file's table */
+  bool failed;       /* *error says why the script was stopped */
   gs_error error;
   /* while a forward is recorded */
   gs_record *r;
   const gs_host *host;
   const gs_batch_vars *batch;
-  unsigned serial;     /* counts recordings, so that a tensor kept from an older one is seen */
+  unsigned serial; /* counts recordings, so that a tensor kept from an older one is seen */
 };
 
 /* A tensor in Lua. */

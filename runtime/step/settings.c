@@ -15,16 +15,25 @@ typedef struct row {
   size_t offset;
 } row;
 
-#define ROW(name, kind, field) {name, kind, offsetof(gs_settings, field)}
+#define ROW(name, kind, field)                                                                     \
+  { name, kind, offsetof(gs_settings, field) }
 static const row rows[GS_NSETTINGS] = {
-    ROW("model", TEXT, model),           ROW("data", TEXT, data),
-    ROW("eval", TEXT, eval),             ROW("lora", TEXT, lora),
-    ROW("dtype", TEXT, dtype),           ROW("schedule", TEXT, schedule),
-    ROW("steps", WHOLE, steps),          ROW("epochs", WHOLE, epochs),
-    ROW("seq", WHOLE, seq),              ROW("seed", WHOLE, seed),
-    ROW("warmup", WHOLE, warmup),        ROW("eval-every", WHOLE, eval_every),
-    ROW("save-every", WHOLE, save_every), ROW("lr", REAL, lr),
-    ROW("clip", REAL, clip),             ROW("weight-decay", REAL, weight_decay),
+    ROW("model", TEXT, model),
+    ROW("data", TEXT, data),
+    ROW("eval", TEXT, eval),
+    ROW("lora", TEXT, lora),
+    ROW("dtype", TEXT, dtype),
+    ROW("schedule", TEXT, schedule),
+    ROW("steps", WHOLE, steps),
+    ROW("epochs", WHOLE, epochs),
+    ROW("seq", WHOLE, seq),
+    ROW("seed", WHOLE, seed),
+    ROW("warmup", WHOLE, warmup),
+    ROW("eval-every", WHOLE, eval_every),
+    ROW("save-every", WHOLE, save_every),
+    ROW("lr", REAL, lr),
+    ROW("clip", REAL, clip),
+    ROW("weight-decay", REAL, weight_decay),
 };
 
 static const char **text_of(const gs_settings *s, int i) {
@@ -46,7 +55,9 @@ gs_settings gs_settings_none(void) {
   return s;
 }
 
-const char *gs_settings_name(int i) { return rows[i].name; }
+const char *gs_settings_name(int i) {
+  return rows[i].name;
+}
 
 /* The shortest decimal that reads back as v. */
 static void print_real(gs_text *t, double v) {
@@ -73,8 +84,10 @@ gs_status gs_settings_set(gs_settings *s, int i, const char *text, gs_error *err
     *text_of(s, i) = text;
     return GS_OK;
   }
-  if (rows[i].kind == WHOLE) *whole_of(s, i) = strtoll(text, &end, 10);
-  else *real_of(s, i) = strtod(text, &end);
+  if (rows[i].kind == WHOLE)
+    *whole_of(s, i) = strtoll(text, &end, 10);
+  else
+    *real_of(s, i) = strtod(text, &end);
   if (end == text || *end)
     return gs_fail(err, GS_ERR_INPUT, "\"%s\" is no number, as %s must be", text, rows[i].name);
   return GS_OK;
@@ -85,9 +98,10 @@ gs_status gs_settings_agree(const gs_settings *said, const gs_settings *was, gs_
   for (int i = 0; i < GS_NSETTINGS && !st; i++) {
     char *a = gs_settings_text(said, i), *b = gs_settings_text(was, i);
     if (a && (!b || strcmp(a, b) != 0))
-      st = gs_fail(err, GS_ERR_USE, "--resume goes on with --%s %s as the run was started; leave out "
-                   "--%s %s, or start anew with another --out", rows[i].name, b ? b : "(none)",
-                   rows[i].name, a);
+      st = gs_fail(err, GS_ERR_USE,
+                   "--resume goes on with --%s %s as the run was started; leave out "
+                   "--%s %s, or start anew with another --out",
+                   rows[i].name, b ? b : "(none)", rows[i].name, a);
     free(a);
     free(b);
   }

@@ -1,5 +1,5 @@
-/* settings.h: what a training run is made with: one table of fields, from which defaults, the record in
- * the state file, and the check for contradictions follow. */
+/* settings.h: what a training run is made with: one table of fields, from which defaults, the
+ * record in the state file, and the check for contradictions follow. */
 #ifndef GS_SETTINGS_H
 #define GS_SETTINGS_H
 
@@ -17,8 +17,8 @@ typedef struct gs_settings {
 } gs_settings;
 
 gs_settings gs_settings_none(void);
-/* Fills in what was not said (but dtype, model, data, eval and steps, which depend on other things).
- * Errors: a value out of range or an unknown name, by option. */
+/* Fills in what was not said (but dtype, model, data, eval and steps, which depend on other
+ * things). Errors: a value out of range or an unknown name, by option. */
 gs_status gs_settings_complete(gs_settings *s, gs_error *err);
 
 #define GS_NSETTINGS 16

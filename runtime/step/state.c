@@ -1,5 +1,5 @@
-/* state.c: the state file. Tensors: "masters", "m", "v", flat as on the device. Metadata: "format", each
- * setting by its name, "step", "updates", "data-hash". */
+/* state.c: the state file. Tensors: "masters", "m", "v", flat as on the device. Metadata: "format",
+ * each setting by its name, "step", "updates", "data-hash". */
 #include "step/state.h"
 
 #include "base/file.h"
@@ -83,8 +83,12 @@ gs_status gs_state_write(const char *dir, gs_params *p, const gs_settings *s,
   }
   for (int i = 0; i < 3 && !st; i++) {
     float *v = values + (size_t)i * (size_t)count;
-    tensors[i] = (gs_weight){.name = buffers[i].name, .type = GS_F32, .ndims = 1, .shape = {count},
-                             .data = v, .bytes = bytes};
+    tensors[i] = (gs_weight){.name = buffers[i].name,
+                             .type = GS_F32,
+                             .ndims = 1,
+                             .shape = {count},
+                             .data = v,
+                             .bytes = bytes};
     st = gs_params_read(p, buffers[i].kind, v, err);
   }
   if (st) goto cleanup;
@@ -112,8 +116,9 @@ static gs_status read_metadata(const gs_state *st, gs_settings *s, gs_progress_m
                                gs_error *err) {
   const char *format = gs_weights_metadata(st->file, "format");
   if (!format || strcmp(format, FORMAT) != 0)
-    return gs_fail(err, GS_ERR_INPUT, "%s: not a training state of this program (format \"%s\", not \"%s\")",
-                   st->path, format ? format : "", FORMAT);
+    return gs_fail(err, GS_ERR_INPUT,
+                   "%s: not a training state of this program (format \"%s\", not \"%s\")", st->path,
+                   format ? format : "", FORMAT);
   uint64_t v[3] = {0};
   gs_status r = read_number(st, "step", &v[0], err);
   if (!r) r = read_number(st, "updates", &v[1], err);
@@ -133,8 +138,10 @@ gs_status gs_state_open(const char *dir, gs_state **out, gs_settings *s, gs_prog
   gs_text path = {0};
   gs_text_printf(&path, "%s/%s", dir, GS_STATE_FILE);
   if (!gs_path_exists(path.s)) {
-    gs_status r = gs_fail(err, GS_ERR_USE, "%s: there is no %s to go on from; --resume takes the --out "
-                          "folder of a run that was stopped", dir, GS_STATE_FILE);
+    gs_status r = gs_fail(err, GS_ERR_USE,
+                          "%s: there is no %s to go on from; --resume takes the --out "
+                          "folder of a run that was stopped",
+                          dir, GS_STATE_FILE);
     gs_text_free(&path);
     return r;
   }
@@ -160,8 +167,9 @@ gs_status gs_state_load(const gs_state *st, gs_params *p, gs_error *err) {
     gs_status r = gs_weights_get(st->file, buffers[i].name, &w, err);
     if (r) return r;
     if (w->type != GS_F32 || w->ndims != 1 || w->shape[0] != gs_params_count(p))
-      return gs_fail(err, GS_ERR_INPUT, "%s: \"%s\" is not the %lld f32 values that model and --lora want",
-                     st->path, w->name, (long long)gs_params_count(p));
+      return gs_fail(err, GS_ERR_INPUT,
+                     "%s: \"%s\" is not the %lld f32 values that model and --lora want", st->path,
+                     w->name, (long long)gs_params_count(p));
     r = gs_params_write(p, buffers[i].kind, w->data, err);
     if (r) return r;
   }

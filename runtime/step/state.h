@@ -1,5 +1,6 @@
-/* state.h: a training run on disk: masters, moments, step and settings in one safetensors file, which
- * appears whole or not at all. A run that goes on from it gives the bits of one that was not stopped. */
+/* state.h: a training run on disk: masters, moments, step and settings in one safetensors file,
+ * which appears whole or not at all. A run that goes on from it gives the bits of one that was not
+ * stopped. */
 #ifndef GS_STATE_H
 #define GS_STATE_H
 

@@ -31,7 +31,9 @@ struct gs_step {
   char *host_batch;       /* id, label, position, start, last */
 };
 
-static bool trains(gs_step_mode m) { return m == GS_STEP_TRAIN || m == GS_STEP_GRADIENT; }
+static bool trains(gs_step_mode m) {
+  return m == GS_STEP_TRAIN || m == GS_STEP_GRADIENT;
+}
 
 /* ---- making ---- */
 
@@ -57,8 +59,8 @@ static gs_status make_inputs(gs_step *s, gs_error *err) {
                              s->batch + (gs_ptr)i * stride);
   s->vars = (gs_batch_vars){var[0], var[1], var[2], var[3], var[4]};
   for (int i = 0; i < NSCALARS; i++)
-    s->scalar[i] = gs_record_fixed(s->r, names[i], GS_F32, 0, NULL,
-                                   s->scalars + (gs_ptr)i * sizeof(float));
+    s->scalar[i] =
+        gs_record_fixed(s->r, names[i], GS_F32, 0, NULL, s->scalars + (gs_ptr)i * sizeof(float));
   return GS_OK;
 }
 
@@ -67,8 +69,7 @@ static gs_status record(gs_step *s, gs_error *err) {
   gs_step_mode mode = s->options.mode;
   gs_status st = gs_model_record(s->model, s->r, &s->vars, &s->logits, err);
   if (st) return st;
-  if (s->options.keep_logits || mode == GS_STEP_INFER)
-    gs_record_base(s->r, s->logits)->keep = true;
+  if (s->options.keep_logits || mode == GS_STEP_INFER) gs_record_base(s->r, s->logits)->keep = true;
   if (mode == GS_STEP_INFER) return GS_OK;
   st = gs_record_loss(s->r, s->logits, s->vars.label, s->scalar[INV_COUNT], &s->loss, err);
   if (st || !trains(mode)) return st;
@@ -83,7 +84,8 @@ static gs_status place(gs_step *s, gs_error *err) {
   gs_status st = gs_plan_record(s->r, !s->options.no_reuse, &s->plan, err);
   if (st) return st;
   for (int i = 0; i < s->plan.npieces; i++)
-    s->bytes_without_reuse += (s->plan.pieces[i].bytes + GS_PLAN_ALIGN - 1) / GS_PLAN_ALIGN * GS_PLAN_ALIGN;
+    s->bytes_without_reuse +=
+        (s->plan.pieces[i].bytes + GS_PLAN_ALIGN - 1) / GS_PLAN_ALIGN * GS_PLAN_ALIGN;
   const gs_step *share = s->options.share;
   if (share && share->arena_bytes >= s->plan.bytes) {
     s->arena = share->arena;
@@ -91,8 +93,9 @@ static gs_status place(gs_step *s, gs_error *err) {
   } else {
     s->arena_bytes = s->plan.bytes ? s->plan.bytes : GS_PLAN_ALIGN;
     st = gs_device_alloc(s->device, s->arena_bytes, &s->arena, err);
-    if (st) return gs_fail_in(err, "%.1f MiB for the activations of %lld tokens",
-                              (double)s->arena_bytes / 1048576, (long long)s->options.tokens);
+    if (st)
+      return gs_fail_in(err, "%.1f MiB for the activations of %lld tokens",
+                        (double)s->arena_bytes / 1048576, (long long)s->options.tokens);
     s->owns_arena = true;
   }
   gs_plan_place(&s->plan, s->r, s->arena);
@@ -152,15 +155,20 @@ static gs_status check_batch(const gs_step *s, const gs_batch *b, int64_t *label
   *labels = 0;
   for (int64_t i = 0; i < T; i++) {
     if (b->id[i] < 0 || b->id[i] >= V)
-      return gs_fail(err, GS_ERR_INPUT, "token %lld of the batch is id %d, but the model has ids 0 to %lld",
+      return gs_fail(err, GS_ERR_INPUT,
+                     "token %lld of the batch is id %d, but the model has ids 0 to %lld",
                      (long long)i, b->id[i], (long long)V - 1);
     if (b->start[i] < 0 || b->start[i] > i || b->position[i] < 0)
-      return gs_fail(err, GS_ERR_INPUT, "token %lld of the batch has position %d in a document that starts "
-                     "at %d", (long long)i, b->position[i], b->start[i]);
+      return gs_fail(err, GS_ERR_INPUT,
+                     "token %lld of the batch has position %d in a document that starts "
+                     "at %d",
+                     (long long)i, b->position[i], b->start[i]);
     if (!b->label || b->label[i] == GS_IGNORE) continue;
     if (b->label[i] < 0 || b->label[i] >= V)
-      return gs_fail(err, GS_ERR_INPUT, "the label of token %lld of the batch is %d; labels are 0 to %lld, "
-                     "or %d for none", (long long)i, b->label[i], (long long)V - 1, GS_IGNORE);
+      return gs_fail(err, GS_ERR_INPUT,
+                     "the label of token %lld of the batch is %d; labels are 0 to %lld, "
+                     "or %d for none",
+                     (long long)i, b->label[i], (long long)V - 1, GS_IGNORE);
     ++*labels;
   }
   if (s->options.mode == GS_STEP_INFER && (b->last < 0 || b->last >= T))
@@ -194,7 +202,8 @@ gs_status gs_step_run(gs_step *s, const gs_batch *b, double lr, int64_t update, 
   if (!out) out = &none;
   *out = (gs_step_result){0};
   gs_step_mode mode = s->options.mode;
-  if (mode != GS_STEP_INFER && !b->label) return gs_fail(err, GS_ERR_USE, "the batch has no labels");
+  if (mode != GS_STEP_INFER && !b->label)
+    return gs_fail(err, GS_ERR_USE, "the batch has no labels");
   gs_status st = check_batch(s, b, &out->labels, err);
   if (st) return st;
   if (mode != GS_STEP_INFER && out->labels == 0) {
@@ -211,8 +220,10 @@ gs_status gs_step_run(gs_step *s, const gs_batch *b, double lr, int64_t update, 
   if (!st) st = gs_device_sync(s->device, err);
   if (st) return st;
   if (!isfinite(out->loss) || !isfinite(out->grad_norm))
-    return gs_fail(err, GS_ERR_CHECK, "the loss is %g and the gradient norm %g: a smaller --lr, or f32, may "
-                   "help", out->loss, out->grad_norm);
+    return gs_fail(err, GS_ERR_CHECK,
+                   "the loss is %g and the gradient norm %g: a smaller --lr, or f32, may "
+                   "help",
+                   out->loss, out->grad_norm);
   return GS_OK;
 }
 
@@ -233,8 +244,10 @@ gs_status gs_step_logits(gs_step *s, float *out, gs_error *err) {
 /* ---- telling ---- */
 
 gs_step_info gs_step_about(const gs_step *s) {
-  gs_step_info i = {.actions = s->r->nacts, .kernels = gs_library_kernels(s->r->library),
-                    .arena_bytes = s->plan.bytes, .arena_bytes_without_reuse = s->bytes_without_reuse,
+  gs_step_info i = {.actions = s->r->nacts,
+                    .kernels = gs_library_kernels(s->r->library),
+                    .arena_bytes = s->plan.bytes,
+                    .arena_bytes_without_reuse = s->bytes_without_reuse,
                     .weight_bytes = gs_model_weight_bytes(s->model),
                     .param_bytes = s->params ? gs_params_bytes(s->params) : 0};
   for (int k = 0; k < s->r->nacts; k++) {
@@ -257,10 +270,13 @@ void gs_step_print(const gs_step *s, gs_text *out) {
       char text[160];
       gs_text_printf(out, "       %s%s %s %s", a->uses[u].is_read ? "r" : "-",
                      a->uses[u].is_written ? "w" : "-", v->name, gs_var_text(v, text, sizeof text));
-      if (v->kind == GS_VAR_VALUE) gs_text_printf(out, " at %llu", (unsigned long long)(v->ptr - s->arena));
+      if (v->kind == GS_VAR_VALUE)
+        gs_text_printf(out, " at %llu", (unsigned long long)(v->ptr - s->arena));
       gs_text_add(out, "\n");
     }
   }
 }
 
-const gs_record *gs_step_record(const gs_step *s) { return s->r; }
+const gs_record *gs_step_record(const gs_step *s) {
+  return s->r;
+}

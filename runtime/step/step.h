@@ -1,9 +1,10 @@
 /* step.h: one step of a model, ready to run: recorded, planned, compiled, captured, replayed.
  *
- *   gs_device_open -> gs_model_open -> gs_params_new -> gs_step_new -> gs_step_run ... -> gs_step_free
+ *   gs_device_open -> gs_model_open -> gs_params_new -> gs_step_new -> gs_step_run ... ->
+ * gs_step_free
  *
- * Steps of several modes and sizes may share a model and its parameters. The host reads only the loss
- * and the gradient norm, after the step. */
+ * Steps of several modes and sizes may share a model and its parameters. The host reads only the
+ * loss and the gradient norm, after the step. */
 #ifndef GS_STEP_H
 #define GS_STEP_H
 
@@ -14,11 +15,11 @@ typedef struct gs_step gs_step;
 
 typedef struct gs_step_options {
   gs_step_mode mode;
-  int64_t tokens;        /* T: the tokens of a batch, all its documents together */
-  gs_adamw optimizer;    /* of GS_STEP_TRAIN */
-  bool no_reuse;         /* every value has its own memory: for tests */
-  bool keep_logits;      /* the logits can be read after the step */
-  const gs_step *share;  /* use that step's arena, if it is large enough; it must live longer */
+  int64_t tokens;       /* T: the tokens of a batch, all its documents together */
+  gs_adamw optimizer;   /* of GS_STEP_TRAIN */
+  bool no_reuse;        /* every value has its own memory: for tests */
+  bool keep_logits;     /* the logits can be read after the step */
+  const gs_step *share; /* use that step's arena, if it is large enough; it must live longer */
 } gs_step_options;
 
 /* params: NULL for the bare model (then only EVAL and INFER). Compiles what is not yet compiled. */
@@ -29,14 +30,14 @@ void gs_step_free(gs_step *s);
 /* One batch: a packed row (data/dataset.h), `tokens` values each. label may be NULL for INFER. */
 typedef struct gs_batch {
   const int32_t *id, *label, *position, *start;
-  int64_t last;  /* INFER: the row whose logits are wanted */
+  int64_t last; /* INFER: the row whose logits are wanted */
 } gs_batch;
 
 typedef struct gs_step_result {
-  double loss;          /* mean over the labels; 0 when there are none */
-  int64_t labels;       /* tokens that have a label */
-  double grad_norm;     /* before clipping; TRAIN and GRADIENT */
-  bool skipped;         /* no token has a label: nothing was run, nothing has changed */
+  double loss;      /* mean over the labels; 0 when there are none */
+  int64_t labels;   /* tokens that have a label */
+  double grad_norm; /* before clipping; TRAIN and GRADIENT */
+  bool skipped;     /* no token has a label: nothing was run, nothing has changed */
 } gs_step_result;
 
 /* Runs the step. TRAIN: with learning rate lr, as update number `update` (from 1). An id, label,
@@ -44,13 +45,14 @@ typedef struct gs_step_result {
  * batch without labels runs nothing. A loss that is not finite is GS_ERR_CHECK. */
 gs_status gs_step_run(gs_step *s, const gs_batch *b, double lr, int64_t update, gs_step_result *out,
                       gs_error *err);
-/* The logits of the last run, as f32: [tokens, vocab], or [vocab] for INFER. Needs keep_logits, or INFER. */
+/* The logits of the last run, as f32: [tokens, vocab], or [vocab] for INFER. Needs keep_logits, or
+ * INFER. */
 gs_status gs_step_logits(gs_step *s, float *out, gs_error *err);
 
 /* What the step is made of. */
 typedef struct gs_step_info {
   int actions, launches, gemms, copies;
-  int kernels;              /* distinct kernels of the model so far */
+  int kernels; /* distinct kernels of the model so far */
   size_t arena_bytes, arena_bytes_without_reuse;
   size_t weight_bytes, param_bytes;
 } gs_step_info;

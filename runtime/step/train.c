@@ -41,23 +41,25 @@ static gs_status read_data(gs_trainer *t, gs_error *err) {
   gs_settings *s = &t->settings;
   gs_status st = gs_tokenizer_open(s->model, &t->tokenizer, err);
   if (!st) st = gs_dataset_read(s->data, t->tokenizer, (int)s->seq, &t->data, err);
-  if (!st && t->data.n == 0) st = gs_fail(err, GS_ERR_INPUT, "%s: there is no sample in it", s->data);
+  if (!st && t->data.n == 0)
+    st = gs_fail(err, GS_ERR_INPUT, "%s: there is no sample in it", s->data);
   if (!st)
-    st = gs_feed_open(&t->feed, &t->data, (int)s->seq, pad_id(t->tokenizer), (uint64_t)s->seed, err);
+    st =
+        gs_feed_open(&t->feed, &t->data, (int)s->seq, pad_id(t->tokenizer), (uint64_t)s->seed, err);
   if (st) return st;
   t->has_feed = true;
   if (!s->eval) return GS_OK;
   st = gs_dataset_read(s->eval, t->tokenizer, (int)s->seq, &t->eval, err);
-  if (!st && t->eval.n == 0) st = gs_fail(err, GS_ERR_INPUT, "%s: there is no sample in it", s->eval);
-  if (!st)
-    st = gs_pack(&t->eval, NULL, (int)s->seq, pad_id(t->tokenizer), &t->eval_rows, err);
+  if (!st && t->eval.n == 0)
+    st = gs_fail(err, GS_ERR_INPUT, "%s: there is no sample in it", s->eval);
+  if (!st) st = gs_pack(&t->eval, NULL, (int)s->seq, pad_id(t->tokenizer), &t->eval_rows, err);
   return st;
 }
 
 static gs_status make_schedule(gs_trainer *t, gs_error *err) {
   gs_settings *s = &t->settings;
-  t->schedule = (gs_schedule){.kind = (gs_schedule_kind)gs_schedule_from_name(s->schedule),
-                              .lr = s->lr, .steps = s->steps};
+  t->schedule = (gs_schedule){
+      .kind = (gs_schedule_kind)gs_schedule_from_name(s->schedule), .lr = s->lr, .steps = s->steps};
   if (s->steps == GS_UNSAID) {
     gs_status st = gs_feed_count(&t->feed, s->epochs, &t->schedule.steps, err);
     if (st) return st;
@@ -84,7 +86,8 @@ static gs_status make_model(gs_trainer *t, gs_error *err) {
   return gs_step_new(t->model, t->params, &o, &t->step, err);
 }
 
-/* Settings are there: data, schedule, model. Data first: their mistakes show without a long wait. */
+/* Settings are there: data, schedule, model. Data first: their mistakes show without a long wait.
+ */
 static gs_status open_run(gs_trainer *t, gs_error *err) {
   gs_type dtype = gs_type_from_name(t->settings.dtype);
   if (dtype != GS_F32 && dtype != GS_BF16)
@@ -114,8 +117,10 @@ static gs_status check_out(const char *out, gs_error *err) {
     if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) empty = false;
   closedir(d);
   if (empty) return GS_OK;
-  return gs_fail(err, GS_ERR_USE, "--out %s is not empty; name another folder, or go on with the run in it "
-                 "by --resume %s", out, out);
+  return gs_fail(err, GS_ERR_USE,
+                 "--out %s is not empty; name another folder, or go on with the run in it "
+                 "by --resume %s",
+                 out, out);
 }
 
 /* The adapter to start from brings its own rank, alpha and targets. */
@@ -126,8 +131,9 @@ static gs_status load_adapter(gs_trainer *t, const char *dir, gs_error *err) {
   if (s) return s;
   const gs_lora *have = gs_params_lora(t->params);
   if (lora.r != have->r || lora.alpha != have->alpha)
-    s = gs_fail(err, GS_ERR_USE, "--init-adapter %s has r=%lld,alpha=%g, but --lora says r=%lld,alpha=%g",
-                dir, (long long)lora.r, lora.alpha, (long long)have->r, have->alpha);
+    s = gs_fail(err, GS_ERR_USE,
+                "--init-adapter %s has r=%lld,alpha=%g, but --lora says r=%lld,alpha=%g", dir,
+                (long long)lora.r, lora.alpha, (long long)have->r, have->alpha);
   if (!s) s = gs_params_load(t->params, w, dir, err);
   gs_weights_close(w);
   return s;
@@ -159,7 +165,8 @@ static gs_status start(gs_trainer *t, const char *init_adapter, gs_error *err) {
   if (!st) st = gs_file_hash(s->data, &t->mark.data_hash, err);
   if (!st && init_adapter) st = load_adapter(t, init_adapter, err);
   if (!st) st = gs_mkdirs(t->out, err);
-  if (!st) st = gs_state_write(t->out, t->params, s, &t->mark, err); /* shows that it can be written */
+  if (!st)
+    st = gs_state_write(t->out, t->params, s, &t->mark, err); /* shows that it can be written */
   return st;
 }
 
@@ -182,8 +189,8 @@ static gs_status resume(gs_trainer *t, const gs_settings *said, gs_error *err) {
   uint64_t hash;
   gs_status s = gs_state_open(t->out, &t->state, &t->settings, &t->mark, err);
   if (!s) s = gs_settings_agree(said, &t->settings, err);
-  if (!s && (!t->settings.model || !t->settings.data || !t->settings.lora || !t->settings.schedule ||
-             !t->settings.dtype))
+  if (!s && (!t->settings.model || !t->settings.data || !t->settings.lora ||
+             !t->settings.schedule || !t->settings.dtype))
     s = gs_fail(err, GS_ERR_INPUT, "%s/%s lacks settings", t->out, GS_STATE_FILE);
   if (!s) s = gs_file_hash(t->settings.data, &hash, err);
   if (!s && hash != t->mark.data_hash)
@@ -226,10 +233,16 @@ void gs_trainer_free(gs_trainer *t) {
 }
 
 gs_trainer_about gs_trainer_info(const gs_trainer *t) {
-  return (gs_trainer_about){.settings = &t->settings, .model = t->model, .params = t->params,
-                            .step = t->step, .done = t->mark.step, .steps = t->schedule.steps,
-                            .samples = t->data.n, .truncated = t->data.ntruncated,
-                            .rows = t->feed.packed.nrows, .out = t->out};
+  return (gs_trainer_about){.settings = &t->settings,
+                            .model = t->model,
+                            .params = t->params,
+                            .step = t->step,
+                            .done = t->mark.step,
+                            .steps = t->schedule.steps,
+                            .samples = t->data.n,
+                            .truncated = t->data.ntruncated,
+                            .rows = t->feed.packed.nrows,
+                            .out = t->out};
 }
 
 /* ---- training ---- */
@@ -259,6 +272,7 @@ gs_status gs_trainer_step(gs_trainer *t, gs_progress *out, gs_error *err) {
   if (s) return s;
   out->lr = gs_schedule_lr(&t->schedule, t->mark.step);
   out->tokens = row->ntokens;
+  out->row = row;
   gs_batch b = {.id = row->id, .label = row->label, .position = row->position, .start = row->start};
   s = gs_step_run(t->step, &b, out->lr, t->mark.updates + 1, &out->result, err);
   if (s) return gs_fail_in(err, "step %lld", (long long)t->mark.step + 1);
@@ -273,12 +287,14 @@ gs_status gs_trainer_step(gs_trainer *t, gs_progress *out, gs_error *err) {
   return s;
 }
 
-gs_status gs_eval_rows(gs_step *s, const gs_packed *p, double *loss, int64_t *labels, gs_error *err) {
+gs_status gs_eval_rows(gs_step *s, const gs_packed *p, double *loss, int64_t *labels,
+                       gs_error *err) {
   double sum = 0;
   *labels = 0;
   for (int i = 0; i < p->nrows; i++) {
     const gs_row *row = &p->row[i];
-    gs_batch b = {.id = row->id, .label = row->label, .position = row->position, .start = row->start};
+    gs_batch b = {
+        .id = row->id, .label = row->label, .position = row->position, .start = row->start};
     gs_step_result r;
     gs_status st = gs_step_run(s, &b, 0, 1, &r, err);
     if (st) return st;
@@ -300,8 +316,12 @@ gs_status gs_trainer_eval(gs_trainer *t, double *loss, int64_t *labels, gs_error
   return s ? gs_fail_in(err, "%s", t->settings.eval) : GS_OK;
 }
 
+/* The adapter names its model by a path that holds wherever it is loaded from. */
 gs_status gs_trainer_save(gs_trainer *t, gs_error *err) {
   gs_status s = gs_state_write(t->out, t->params, &t->settings, &t->mark, err);
-  if (!s) s = gs_params_save(t->params, t->out, t->settings.model, err);
+  if (s) return s;
+  char *model = realpath(t->settings.model, NULL);
+  s = gs_params_save(t->params, t->out, model ? model : t->settings.model, err);
+  free(model);
   return s;
 }

@@ -1,5 +1,5 @@
-/* train.h: a training run: model, data, parameters, the captured step, and the folder that it leaves.
- * Prints nothing: who calls shows the progress. */
+/* train.h: a training run: model, data, parameters, the captured step, and the folder that it
+ * leaves. Prints nothing: who calls shows the progress. */
 #ifndef GS_TRAIN_H
 #define GS_TRAIN_H
 
@@ -9,8 +9,8 @@
 
 typedef struct gs_trainer gs_trainer;
 
-/* Starts a run that writes to the folder `out`, which must be empty or not there; init_adapter (NULL:
- * none) is a folder with the adapter to start from. s is completed. */
+/* Starts a run that writes to the folder `out`, which must be empty or not there; init_adapter
+ * (NULL: none) is a folder with the adapter to start from. s is completed. */
 gs_status gs_trainer_start(gs_device *d, gs_settings *s, const char *out, const char *init_adapter,
                            gs_trainer **t, gs_error *err);
 /* Goes on with the run in the folder `out`. What `said` says must agree with how it was started. */
@@ -31,12 +31,13 @@ typedef struct gs_trainer_about {
 gs_trainer_about gs_trainer_info(const gs_trainer *t);
 
 typedef struct gs_progress {
-  int64_t step;          /* number of this step, from 1 */
-  int64_t tokens;        /* of documents, without padding */
+  int64_t step;   /* number of this step, from 1 */
+  int64_t tokens; /* of documents, without padding */
   double lr;
   gs_step_result result;
-  /* names of parameters whose gradient is identically zero, one a line: B at the first update, A at the
-     second (B begins as zero, hence A's first gradient is); NULL: none */
+  const gs_row *row; /* what was trained on; valid until the next step */
+  /* names of parameters whose gradient is identically zero, one a line: B at the first update, A at
+     the second (B begins as zero, hence A's first gradient is); NULL: none */
   const char *zero_gradients;
 } gs_progress;
 /* The next step; only while done < steps. */
@@ -48,6 +49,7 @@ gs_status gs_trainer_eval(gs_trainer *t, double *loss, int64_t *labels, gs_error
 gs_status gs_trainer_save(gs_trainer *t, gs_error *err);
 
 /* Mean loss over all labels of packed rows, with an EVAL step of p->seq tokens. */
-gs_status gs_eval_rows(gs_step *s, const gs_packed *p, double *loss, int64_t *labels, gs_error *err);
+gs_status gs_eval_rows(gs_step *s, const gs_packed *p, double *loss, int64_t *labels,
+                       gs_error *err);
 
 #endif

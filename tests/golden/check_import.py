@@ -4,9 +4,9 @@
     python tests/golden/check_import.py build/release/gradsmith MODEL.gguf [--logits]
 
 Needs torch, transformers, tokenizers, safetensors, gguf. A developer's tool; not part of the tests.
-Checked: every tensor equals the package's own dequantisation (un-permuted here by reshape, not by our
-formula), to the bit in f32 and after one rounding in bf16; tokenizer ids and decoded text equal those
-of transformers reading the same GGUF; with --logits, float32 logits of the two readings are equal.
+Checked: every tensor equals the package's own dequantisation (un-permuted here by reshape), to the
+bit in f32 and after one rounding in bf16; tokenizer ids and decoded text equal those of
+transformers reading the same GGUF; with --logits, float32 logits of the two readings are equal.
 """
 import argparse
 import glob

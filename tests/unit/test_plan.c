@@ -1,7 +1,7 @@
 /* uses: gs_step */
-/* The memory plan on random lifetimes: no two pieces alive together overlap, alignment holds, the arena is
- * no larger than without reuse and no smaller than what is alive at any moment. And in-place results: shared
- * where the partner is dead, copied where it is still wanted. */
+/* The memory plan on random lifetimes: no two pieces alive together overlap, alignment holds, the
+ * arena is no larger than without reuse and no smaller than what is alive at any moment. And
+ * in-place results: shared where the partner is dead, copied where it is still wanted. */
 #include "step/plan.h"
 
 #include <criterion/criterion.h>
@@ -26,7 +26,8 @@ static void check_pieces(gs_piece *p, int n, int nacts, bool reuse) {
     cr_assert(p[i].offset + p[i].bytes <= total);
     for (int k = 0; k < i; k++)
       if (!reuse || alive_together(&p[i], &p[k]))
-        cr_assert(p[i].offset + p[i].bytes <= p[k].offset || p[k].offset + p[k].bytes <= p[i].offset,
+        cr_assert(p[i].offset + p[i].bytes <= p[k].offset ||
+                      p[k].offset + p[k].bytes <= p[i].offset,
                   "pieces %d and %d overlap", i, k);
   }
   for (int t = 0; t < nacts; t++) {
@@ -36,7 +37,8 @@ static void check_pieces(gs_piece *p, int n, int nacts, bool reuse) {
     if (now > most) most = now;
   }
   cr_assert(total >= most && total <= sum);
-  if (reuse && n > 20) cr_assert(total < 2 * most + (size_t)n * GS_PLAN_ALIGN, "%zu for %zu", total, most);
+  if (reuse && n > 20)
+    cr_assert(total < 2 * most + (size_t)n * GS_PLAN_ALIGN, "%zu for %zu", total, most);
 }
 
 Test(plan, random_pieces_do_not_overlap) {
@@ -54,7 +56,9 @@ Test(plan, random_pieces_do_not_overlap) {
   }
 }
 
-Test(plan, nothing_takes_nothing) { cr_assert(gs_plan_pieces(NULL, 0, true) == 0); }
+Test(plan, nothing_takes_nothing) {
+  cr_assert(gs_plan_pieces(NULL, 0, true) == 0);
+}
 
 /* ---- in place ---- */
 
@@ -117,7 +121,8 @@ Test(plan, fixed_kept_and_twice_read_partners_are_copied) {
   for (int which = 0; which < 3; which++) {
     gs_record *r = new_record();
     int64_t shape[2] = {4, 8};
-    int x = which ? value(r, "x") : gs_record_fixed(r, "w", GS_F32, 2, shape, 1 << 20), y = value(r, "y");
+    int x = which ? value(r, "x") : gs_record_fixed(r, "w", GS_F32, 2, shape, 1 << 20),
+        y = value(r, "y");
     if (which) gs_record_zero(r, "x", x);
     if (which == 1) r->vars[x].keep = true;
     gs_act *a = gs_record_act(r, GS_ACT_LAUNCH, "f", 3);

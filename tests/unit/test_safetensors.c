@@ -328,7 +328,7 @@ Test(safetensors, writes_the_bytes_of_the_reference) {
   size_t len, header = (sizeof want - 1 + 7) / 8 * 8;
   cr_assert_eq(gs_file_read(path, &data, &len, &err), GS_OK);
   cr_assert_eq(len, 8 + header + 16);
-  cr_assert_eq((unsigned char)data[0] | (unsigned char)data[1] << 8, header);
+  cr_assert_eq((size_t)((unsigned char)data[0] | (unsigned char)data[1] << 8), header);
   cr_assert(memcmp(data + 8, want, sizeof want - 1) == 0, "%.*s", (int)header, data + 8);
   for (size_t i = sizeof want - 1; i < header; i++) cr_assert_eq(data[8 + i], ' ');
   cr_assert(memcmp(data + 8 + header, f, 8) == 0 && memcmp(data + 8 + header + 10, h, 6) == 0);

@@ -1,6 +1,8 @@
 /* uses: gs_step gs_model gs_data gs_device */
-/* The training step on a tiny random Llama, f32 on the emulator: gradients against central differences, packed
- * documents against each alone, one plan against another, and what is refused. */
+/* The training step on a tiny random Llama, f32 on the emulator: gradients against central
+ * differences, packed documents against each alone, one plan against another, and what is refused.
+ */
+#include "model/json.h"
 #include "step/generate.h"
 #include "step/step.h"
 #include "tiny_model.h"
@@ -12,7 +14,9 @@ static void setup(void) {
   err = (gs_error){0};
   must(gs_temp_dir(dir, sizeof dir, &err), &err);
 }
-static void teardown(void) { gs_remove_tree(dir); }
+static void teardown(void) {
+  gs_remove_tree(dir);
+}
 TestSuite(step, .init = setup, .fini = teardown);
 
 typedef struct rig {
@@ -55,7 +59,10 @@ static gs_batch batch_of(const tiny_row *r) {
 
 static gs_step *make_step(const rig *g, gs_step_mode mode, int64_t tokens, bool no_reuse) {
   gs_step *s;
-  gs_step_options o = {.mode = mode, .tokens = tokens, .optimizer = gs_adamw_default(), .no_reuse = no_reuse,
+  gs_step_options o = {.mode = mode,
+                       .tokens = tokens,
+                       .optimizer = gs_adamw_default(),
+                       .no_reuse = no_reuse,
                        .keep_logits = true};
   must(gs_step_new(g->m, g->p, &o, &s, &err), &err);
   return s;
@@ -77,7 +84,8 @@ static float *read_all(const rig *g, gs_param_kind kind) {
 /* ---- gradients ---- */
 
 /* Slope of the loss along direction d, by central differences. */
-static double slope(const rig *g, gs_step *s, const tiny_row *row, const float *base, const float *d, double h) {
+static double slope(const rig *g, gs_step *s, const tiny_row *row, const float *base,
+                    const float *d, double h) {
   int64_t n = gs_params_count(g->p);
   float *v = malloc(sizeof *v * (size_t)n);
   double loss[2];
@@ -116,7 +124,8 @@ static void check_gradients(const char *targets) {
     memset(d, 0, sizeof *d * (size_t)n);
     for (int64_t k = 0; k < count; k++) d[at + k] = (float)(grad[at + k] / norm);
     double along = slope(&g, eval, &row, base, d, 2e-2);
-    cr_assert(fabs(along - norm) < 0.01 * norm + 1e-4, "%s: %g by differences, %g", w.name, along, norm);
+    cr_assert(fabs(along - norm) < 0.01 * norm + 1e-4, "%s: %g by differences, %g", w.name, along,
+              norm);
     double want = 0, length = 0;
     for (int64_t k = 0; k < count; k++) {
       d[at + k] = (float)tiny_random();
@@ -127,9 +136,11 @@ static void check_gradients(const char *targets) {
       want += (double)d[at + k] * grad[at + k];
     }
     along = slope(&g, eval, &row, base, d, 2e-2);
-    cr_assert(fabs(along - want) < 0.01 * norm + 1e-4, "%s: %g by differences, %g", w.name, along, want);
+    cr_assert(fabs(along - want) < 0.01 * norm + 1e-4, "%s: %g by differences, %g", w.name, along,
+              want);
   }
-  cr_assert(fabs(r.grad_norm - sqrt(all)) < 1e-4 * sqrt(all), "norm %g, %g", r.grad_norm, sqrt(all));
+  cr_assert(fabs(r.grad_norm - sqrt(all)) < 1e-4 * sqrt(all), "norm %g, %g", r.grad_norm,
+            sqrt(all));
   free(d);
   free(grad);
   free(base);
@@ -141,7 +152,8 @@ static void check_gradients(const char *targets) {
 Test(step, gradients_of_all_projections_and_lm_head) {
   tiny t = tiny_default();
   tiny_write(dir, &t, 1);
-  check_gradients("r=3,alpha=5,targets=q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj+lm_head");
+  check_gradients(
+      "r=3,alpha=5,targets=q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj+lm_head");
 }
 
 Test(step, gradients_of_some_targets) {
@@ -184,8 +196,8 @@ Test(step, packed_documents_equal_each_alone) {
   cr_assert(fabs(loss / (double)labels - packed.loss) < 2e-6 * packed.loss);
   for (int64_t k = 0; k < n; k++) largest = fmax(largest, fabs(grad[k]));
   for (int64_t k = 0; k < n; k++)
-    cr_assert(fabs(sum[k] / (double)labels - grad[k]) < 1e-5 * largest, "[%lld] %g, %g", (long long)k,
-              sum[k] / (double)labels, grad[k]);
+    cr_assert(fabs(sum[k] / (double)labels - grad[k]) < 1e-5 * largest, "[%lld] %g, %g",
+              (long long)k, sum[k] / (double)labels, grad[k]);
   free(sum);
   free(grad);
   close_rig(&g);
@@ -335,7 +347,8 @@ Test(step, linear_scaling_halves_positions) {
   float *wrong = logits_of(&t, 8, &row);
   t.more = "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0},";
   float *scaled = logits_of(&t, 8, &row);
-  t.more = "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": 10000.0},";
+  t.more =
+      "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": 10000.0},";
   float *newer = logits_of(&t, 8, &row);
   double far = 0;
   for (int i = 0; i < row.n * t.vocab; i++) {
@@ -364,8 +377,10 @@ Test(step, llama3_scaling_against_its_formula) {
   tiny t = tiny_default();
   t.heads = t.kv = 1;
   t.dim = 64;
-  t.more = "\"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
-           "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},";
+  t.more =
+      "\"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
+      "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": "
+      "8192},";
   tiny_write(dir, &t, 9);
   rig g = open_rig("r=2,alpha=2,targets=q_proj", false);
   gs_step *s = make_step(&g, GS_STEP_EVAL, 3, false);
@@ -450,8 +465,8 @@ Test(step, faults_of_files_are_named) {
   const char *other = "{\"architectures\": [\"MambaForCausalLM\"]}";
   must(gs_file_write(path, other, strlen(other), &err), &err);
   cr_assert(gs_model_open(d, dir, GS_F32, &m, &err) == GS_ERR_INPUT);
-  cr_assert(strstr(err.message, "MambaForCausalLM") && strstr(err.message, "LlamaForCausalLM"), "%s",
-            err.message);
+  cr_assert(strstr(err.message, "MambaForCausalLM") && strstr(err.message, "LlamaForCausalLM"),
+            "%s", err.message);
   gs_device_close(d);
 }
 
@@ -498,7 +513,8 @@ Test(step, greedy_text_follows_the_logits) {
   must(gs_step_logits(s, v, &err), &err);
   for (int i = 3; i < 35; i++)
     for (int k = 0; k < 37; k++)
-      cr_assert(v[i * 37 + k] <= v[i * 37 + ids[i + 1]] + 1e-5, "token %d is not the likeliest", i + 1);
+      cr_assert(v[i * 37 + k] <= v[i * 37 + ids[i + 1]] + 1e-5, "token %d is not the likeliest",
+                i + 1);
   int64_t m = 4;
   int32_t again[64] = {3, 14, 15, 9};
   o.stop = &ids[6];
@@ -507,5 +523,62 @@ Test(step, greedy_text_follows_the_logits) {
   cr_assert(m <= 6, "the stop id ends the text");
   free(v);
   gs_step_free(s);
+  close_rig(&g);
+}
+
+/* ---- a real model ---- */
+
+/* Mean negative log-likelihood of texts under stories260K, and its greedy text, against an
+ * independent forward in double precision (golden.json). The tiny models above are the twin on data
+ * of our own. */
+static void check_text(const rig *g, const json_t *j) {
+  const json_t *ids = json_object_get(j, "ids");
+  tiny_row row = {.n = (int)json_array_size(ids)};
+  cr_assert(row.n <= 512);
+  for (int i = 0; i < row.n; i++) {
+    row.id[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
+    row.position[i] = i;
+    row.label[i] = -100;
+    if (i > 0) row.label[i - 1] = row.id[i];
+  }
+  gs_step *s = make_step(g, GS_STEP_EVAL, row.n, false);
+  double want = json_real_value(json_object_get(j, "mean_nll")), loss = run(s, &row).loss;
+  cr_assert(fabs(loss - want) < 1e-5 * want, "%.8g, golden %.8g", loss, want);
+  gs_step_free(s);
+}
+
+static bool find_inputs(char *path, size_t cap) {
+  const char *root = getenv("GRADSMITH_INPUTS");
+  if (root)
+    snprintf(path, cap, "%s/models/stories260K", root);
+  else
+    snprintf(path, cap, "%s/../../shared/inputs/models/stories260K", GS_TEST_DIR);
+  return gs_path_exists(path);
+}
+
+Test(step, stories260k_agrees_with_its_golden_values) {
+  char path[600], file[700];
+  json_t *j;
+  rig g = {0};
+  gs_device_options o = {0};
+  if (!find_inputs(path, sizeof path)) {
+    printf("skipped: no stories260K in $GRADSMITH_INPUTS or ../shared/inputs\n");
+    return;
+  }
+  snprintf(file, sizeof file, "%s/golden.json", path);
+  must(gs_json_read(file, &j, &err), &err);
+  must(gs_device_open("emu", &o, &g.d, &err), &err);
+  must(gs_model_open(g.d, path, GS_F32, &g.m, &err), &err);
+  const json_t *texts = json_object_get(j, "nll");
+  cr_assert(json_array_size(texts) > 0);
+  for (size_t i = 0; i < json_array_size(texts); i++) check_text(&g, json_array_get(texts, i));
+  const json_t *greedy = json_object_get(j, "greedy_ids");
+  int32_t ids[64] = {(int32_t)json_integer_value(json_array_get(greedy, 0))};
+  int64_t n = 1;
+  gs_generate_options go = {.max_tokens = 40};
+  must(gs_generate(g.m, NULL, &go, ids, &n, &err), &err);
+  for (int i = 0; i < 41; i++)
+    cr_assert(ids[i] == json_integer_value(json_array_get(greedy, (size_t)i)), "token %d", i);
+  json_decref(j);
   close_rig(&g);
 }

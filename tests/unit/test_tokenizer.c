@@ -153,6 +153,8 @@ static const refusal refusals[] = {
     {"post_processor", "{\"type\": \"RobertaProcessing\"}", "RobertaProcessing"},
     {"decoder", "{\"type\": \"WordPiece\"}", "WordPiece"},
     {"surprise", "{}", "surprise"},
+    {"version model", "{}", "version model"},
+    {"", "{}", "field \"\" is not supported"},
     {"added_tokens", "[{\"id\": 7, \"content\": \"<|end|>\"}]", "<|end|>"},
     {"added_tokens", "[{\"id\": -7, \"content\": \"<new>\"}]", "added_tokens[0].id"},
 };

@@ -1,6 +1,6 @@
 /* uses: gs_step gs_model gs_data gs_device */
-/* A training run: its order of data, learning rates and settings; that a run which goes on from its state gives
- * the bits of one that was not stopped; and what it refuses. */
+/* A training run: its order of data, learning rates and settings; that a run which goes on from its
+ * state gives the bits of one that was not stopped; and what it refuses. */
 #include "optim/schedule.h"
 #include "step/state.h"
 #include "step/train.h"
@@ -31,14 +31,20 @@ static void write_text(const char *folder, const char *name, const char *text) {
 static void write_tokenizer(void) {
   gs_text j = {0};
   int other = 256;
-  gs_text_add(&j, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [{\"id\": 256, "
-              "\"content\": \"<|end|>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-              "\"normalized\": false, \"special\": true}], \"normalizer\": null, \"pre_tokenizer\": {\"type\": "
-              "\"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
-              "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
-              "\"trim_offsets\": true, \"use_regex\": true}, \"model\": {\"type\": \"BPE\", \"dropout\": null, "
-              "\"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
-              "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {");
+  gs_text_add(
+      &j,
+      "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [{\"id\": "
+      "256, "
+      "\"content\": \"<|end|>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+      "\"normalized\": false, \"special\": true}], \"normalizer\": null, \"pre_tokenizer\": "
+      "{\"type\": "
+      "\"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
+      "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+      "true, "
+      "\"trim_offsets\": true, \"use_regex\": true}, \"model\": {\"type\": \"BPE\", \"dropout\": "
+      "null, "
+      "\"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
+      "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {");
   for (int b = 0; b < 256; b++) {
     bool plain = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
     gs_text_add(&j, b ? ", \"" : "\"");
@@ -64,10 +70,14 @@ static void setup(void) {
   write_tokenizer();
   write_text(dir, "data.jsonl",
              "{\"text\": \"the first sample\"}\n{\"text\": \"a second one, longer\"}\n"
-             "{\"prompt\": \"what?\", \"completion\": \"that\"}\n{\"text\": \"x\"}\n{\"text\": \"no more than this\"}\n"
-             "{\"text\": \"a sample that is rather long, so that it fills a row\"}\n{\"text\": \"tail\"}\n");
+             "{\"prompt\": \"what?\", \"completion\": \"that\"}\n{\"text\": \"x\"}\n{\"text\": "
+             "\"no more than this\"}\n"
+             "{\"text\": \"a sample that is rather long, so that it fills a row\"}\n{\"text\": "
+             "\"tail\"}\n");
 }
-static void teardown(void) { gs_remove_tree(dir); }
+static void teardown(void) {
+  gs_remove_tree(dir);
+}
 TestSuite(train, .init = setup, .fini = teardown);
 
 static gs_device *open_device(void) {

@@ -1,5 +1,6 @@
-/* tiny_model.h: a tiny random Llama as a model folder, and batches for it, made by a test. Sizes are off every
- * tile: hidden 24, 6 heads of 4 in 2 groups, ffn 35, 2 layers, vocabulary 37 unless said otherwise. */
+/* tiny_model.h: a tiny random Llama as a model folder, and batches for it, made by a test. Sizes
+ * are off every tile: hidden 24, 6 heads of 4 in 2 groups, ffn 35, 2 layers, vocabulary 37 unless
+ * said otherwise. */
 #ifndef TINY_MODEL_H
 #define TINY_MODEL_H
 
@@ -15,15 +16,24 @@
 
 typedef struct tiny {
   int hidden, heads, kv, dim, ffn, layers, vocab;
-  bool tied, lm_head;      /* lm_head: the file has its own weight */
-  const char *more;        /* further fields of config.json, each followed by a comma */
-  const char *leave_out;   /* a tensor that the file lacks */
-  const char *extra;       /* a tensor that the file has besides */
+  bool tied, lm_head;    /* lm_head: the file has its own weight */
+  const char *more;      /* further fields of config.json, each followed by a comma */
+  const char *leave_out; /* a tensor that the file lacks */
+  const char *extra;     /* a tensor that the file has besides */
 } tiny;
 
 static inline tiny tiny_default(void) {
-  return (tiny){.hidden = 24, .heads = 6, .kv = 2, .dim = 4, .ffn = 35, .layers = 2, .vocab = 37,
-                .tied = true, .more = "", .leave_out = "", .extra = ""};
+  return (tiny){.hidden = 24,
+                .heads = 6,
+                .kv = 2,
+                .dim = 4,
+                .ffn = 35,
+                .layers = 2,
+                .vocab = 37,
+                .tied = true,
+                .more = "",
+                .leave_out = "",
+                .extra = ""};
 }
 
 static uint64_t tiny_state = 88172645463325252u;
@@ -53,15 +63,20 @@ static inline void tiny_add(tiny_file *f, const tiny *t, const char *name, int r
   float *v = malloc(n * sizeof *v);
   for (size_t i = 0; i < n; i++)
     v[i] = (float)(columns ? 0.25 * tiny_random() : 1 + 0.1 * tiny_random());
-  f->w[f->n++] = (gs_weight){.name = strdup(name), .type = GS_F32, .ndims = columns ? 2 : 1,
-                             .shape = {rows, columns}, .data = v, .bytes = n * sizeof *v};
+  f->w[f->n++] = (gs_weight){.name = strdup(name),
+                             .type = GS_F32,
+                             .ndims = columns ? 2 : 1,
+                             .shape = {rows, columns},
+                             .data = v,
+                             .bytes = n * sizeof *v};
 }
 
 static inline void tiny_write_config(const char *dir, const tiny *t) {
   gs_text j = {0};
   gs_error err = {0};
   char path[600];
-  gs_text_printf(&j, "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", %s\n"
+  gs_text_printf(&j,
+                 "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", %s\n"
                  "\"hidden_size\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
                  "\"head_dim\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d, "
                  "\"vocab_size\": %d, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": %s, "
@@ -75,9 +90,10 @@ static inline void tiny_write_config(const char *dir, const tiny *t) {
 
 /* The same seed gives the same weights, whatever else was made before. */
 static inline void tiny_write(const char *dir, const tiny *t, uint64_t seed) {
-  static const char *const ends[] = {"input_layernorm", "post_attention_layernorm", "self_attn.q_proj",
-                                     "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                                     "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"};
+  static const char *const ends[] = {
+      "input_layernorm",  "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+      "self_attn.v_proj", "self_attn.o_proj",         "mlp.gate_proj",    "mlp.up_proj",
+      "mlp.down_proj"};
   int q = t->heads * t->dim, k = t->kv * t->dim, h = t->hidden;
   int rows[] = {h, h, q, k, k, h, t->ffn, t->ffn, h}, columns[] = {0, 0, h, h, h, q, h, h, t->ffn};
   tiny_file f = {.n = 0};
@@ -106,7 +122,7 @@ static inline void tiny_write(const char *dir, const tiny *t, uint64_t seed) {
 /* A packed row: documents one after another; every fourth label is left out. */
 typedef struct tiny_row {
   int n;
-  int32_t id[256], label[256], position[256], start[256];
+  int32_t id[512], label[512], position[512], start[512];
 } tiny_row;
 
 static inline void tiny_document(tiny_row *r, int length, int vocab) {

@@ -1,5 +1,5 @@
--- config: config.json held against what a model file says of each field. An unknown field is an error,
--- since it may change the mathematics.
+-- config: config.json held against what a model file says of each field. An unknown field is an
+-- error, since it may change the mathematics.
 local step = require "gradsmith.step"
 local M = {}
 
@@ -8,11 +8,12 @@ local harmless = {}
 for name in ([[architectures model_type bos_token_id eos_token_id pad_token_id sep_token_id
   decoder_start_token_id max_position_embeddings initializer_range use_cache torch_dtype dtype
   transformers_version _name_or_path name_or_path _attn_implementation _attn_implementation_autoset
-  output_attentions output_hidden_states return_dict return_dict_in_generate output_scores torchscript
-  id2label label2id problem_type tokenizer_class prefix task_specific_params finetuning_task
-  chunk_size_feed_forward max_window_layers is_llama_config unsloth_version unsloth_fixed
-  max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature
-  top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size
+  output_attentions output_hidden_states return_dict return_dict_in_generate output_scores
+  torchscript id2label label2id problem_type tokenizer_class prefix task_specific_params
+  finetuning_task chunk_size_feed_forward max_window_layers is_llama_config
+  unsloth_version unsloth_fixed max_length min_length do_sample early_stopping num_beams
+  num_beam_groups diversity_penalty
+  temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size
   encoder_no_repeat_ngram_size bad_words_ids num_return_sequences forced_bos_token_id
   forced_eos_token_id remove_invalid_values exponential_decay_length_penalty suppress_tokens
   begin_suppress_tokens transformers.js_config]]):gmatch("%S+") do
@@ -42,8 +43,8 @@ local function show(v)
   return type(v) == "string" and '"' .. v .. '"' or tostring(v)
 end
 
--- c: the config; a null field is absent. fields.used: names that are read; fields.fixed: name = the one
--- value that is supported.
+-- c: the config; a null field is absent. fields.used: names that are read; fields.fixed: name = the
+-- one value that is supported.
 function M.check(c, fields)
   local used = {}
   for _, name in ipairs(fields.used) do used[name] = true end

@@ -1,5 +1,5 @@
--- rope: the frequencies of rotary positions from config.json, rounded to f32 where transformers rounds
--- (modeling_rope_utils.py: default, linear, llama3). A scaling that is not known is an error.
+-- rope: the frequencies of rotary positions from config.json, rounded to f32 where transformers
+-- rounds (modeling_rope_utils.py: default, linear, llama3). An unknown scaling is an error.
 local step = require "gradsmith.step"
 local config = require "models.lib.config"
 local M = {}
@@ -26,13 +26,14 @@ scalings.linear = {
   end,
 }
 
--- Wavelengths beyond the old context are stretched by factor, short ones kept, those between blended.
+-- Wavelengths beyond the old context are stretched by factor, short ones kept, others blended.
 scalings.llama3 = {
   fields = { "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings" },
   apply = function(f, s)
-    local factor, old = config.number(s, "factor"), config.number(s, "original_max_position_embeddings")
+    local factor = config.number(s, "factor")
+    local old = config.number(s, "original_max_position_embeddings")
     local low, high = config.number(s, "low_freq_factor"), config.number(s, "high_freq_factor")
-    if low >= high then step.refuse("rope_scaling: low_freq_factor must be less than high_freq_factor") end
+    if low >= high then step.refuse("low_freq_factor must be less than high_freq_factor") end
     for i = 1, #f do
       local wave = f32(2 * math.pi / f[i])
       if wave > old / low then
@@ -69,7 +70,8 @@ function M.inv_freq(c, D)
   local name = s.rope_type or s.type or "default"
   local kind = scalings[name]
   if not kind then
-    step.refuse('%s of type "%s" is not supported; default, linear and llama3 are', where, tostring(name))
+    step.refuse('%s of type "%s" is not supported; default, linear and llama3 are', where,
+      tostring(name))
   end
   check_fields(where, s, kind)
   local base = config.number(s, "rope_theta", config.number(c, "rope_theta", 10000.0))

@@ -1,0 +1,142 @@
+/* uses: gs_check gs_device gs_jit gs_emit gs_author gs_graph gs_assets */
+/* Kernels run in the emulator at sizes that reach every schedule (chunks of a block, streamed rows,
+ * tiles of columns, tails), against the float64 value within its bound. The texts are those of a
+ * GPU, with all of the emulator's checks on, and the emulator's own. */
+#include "check/case.h"
+#include "layer_case.h"
+
+#include "base/half.h"
+
+#include <stdio.h>
+
+static void round_to_storage(layer_case *c, bool saved) {
+  for (int t = 0; t < gs_graph_ntensors(c->i->g); t++) {
+    const gs_tensor *x = gs_graph_tensor_at(c->i->g, t);
+    bool is_saved = x->role == GS_ROLE_SAVED || x->role == GS_ROLE_OUTPUT;
+    if (is_saved != saved) continue;
+    for (size_t k = 0; k < c->count[t]; k++) {
+      unsigned char bits[8];
+      gs_store_f64(bits, x->type, 0, c->tensor[t][k]);
+      c->tensor[t][k] = gs_load_f64(bits, x->type, 0);
+    }
+  }
+}
+
+static gs_device *device(const char *arch, bool checked) {
+  gs_device *d;
+  gs_error e;
+  gs_device_options o = {.checked = checked, .arch = arch, .compile_jobs = 2};
+  cr_assert_eq(gs_device_open("emu", &o, &d, &e), GS_OK, "%s", e.message);
+  return d;
+}
+
+/* Compiling adds tensors to the graph: those of the case are the first n. */
+static void close_case(layer_case *c, int n) {
+  for (int t = 0; t < n; t++) free(c->tensor[t]);
+  free(c->tensor);
+  free(c->count);
+  gs_instance_free(c->i);
+}
+
+typedef struct spec {
+  const char *layer;
+  gs_type dtype;
+  int64_t sizes[4];
+} spec;
+
+static void run_on(gs_device *d, const spec *s, int n) {
+  gs_error e;
+  gs_author *a;
+  gs_check_report r = {0};
+  gs_case *cases = calloc((size_t)n, sizeof *cases);
+  layer_case *mine = calloc((size_t)n, sizeof *mine);
+  cr_assert_eq(gs_author_new(&a, &e), GS_OK, "%s", e.message);
+  for (int k = 0; k < n; k++) {
+    gs_choice c = {.dtype = s[k].dtype};
+    int64_t sizes[GS_MAX_DIMS] = {0};
+    memcpy(sizes, s[k].sizes, sizeof s[k].sizes);
+    mine[k] = case_open(a, s[k].layer, sizes, &c, 1234 + (uint64_t)k);
+    round_to_storage(&mine[k], false);
+    case_forward(&mine[k]);
+    round_to_storage(&mine[k], true);
+    cases[k] = (gs_case){
+        .i = mine[k].i, .tensor = mine[k].tensor, .ntensors = gs_graph_ntensors(mine[k].i->g)};
+    memcpy(cases[k].sizes, mine[k].sizes, sizeof mine[k].sizes);
+    snprintf(cases[k].label, sizeof cases[k].label, "case %d", k);
+  }
+  gs_check_options o = {0};
+  gs_status st = gs_check_runs(cases, n, d, &o, &r, &e);
+  cr_expect_eq(st, GS_OK, "%s", e.message);
+  cr_expect(r.kernel_runs >= n && r.values > 0);
+  for (int k = 0; k < n; k++) close_case(&mine[k], cases[k].ntensors);
+  free(mine);
+  free(cases);
+  gs_author_free(a);
+}
+
+static void run(const spec *s, int n) {
+  gs_device *gpu = device("sm_90a", true), *own = device(NULL, false);
+  run_on(gpu, s, n);
+  run_on(own, s, n);
+  gs_device_close(gpu);
+  gs_device_close(own);
+}
+
+#define RUN(...)                                                                                   \
+  do {                                                                                             \
+    const spec list[] = {__VA_ARGS__};                                                             \
+    run(list, sizeof list / sizeof *list);                                                         \
+  } while (0)
+
+Test(run, rows_of_a_block, .timeout = 300) {
+  RUN({"rmsnorm", GS_BF16, {3, 4096}}, {"rmsnorm", GS_F32, {2, 1537}},
+      {"residual_rmsnorm", GS_F16, {5, 2888}});
+}
+
+Test(run, rows_too_long_for_registers, .timeout = 300) {
+  RUN({"rmsnorm", GS_F32, {3, 20000}}, {"rmsnorm", GS_BF16, {2, 16392}});
+}
+
+Test(run, many_short_rows_and_their_columns, .timeout = 300) {
+  RUN({"rmsnorm", GS_BF16, {300, 24}}, {"rmsnorm", GS_F32, {67, 7}}, {"rmsnorm", GS_F32, {64, 8}});
+}
+
+Test(run, streamed_logits, .timeout = 300) {
+  RUN({"cross_entropy", GS_BF16, {3, 20008}}, {"cross_entropy", GS_F32, {2, 9001}});
+}
+
+Test(run, maps, .timeout = 300) {
+  RUN({"swiglu", GS_BF16, {2, 5000}}, {"swiglu", GS_F32, {3, 333}}, {"rope", GS_BF16, {3, 5, 64}},
+      {"rope", GS_F32, {2, 3, 6}}, {"lora", GS_F16, {3, 96}});
+}
+
+Test(run, flat_sums, .timeout = 300) {
+  RUN({"grad_norm", GS_F32, {300001}}, {"adamw", GS_F32, {4099}}, {"mean_loss", GS_F32, {3001}},
+      {"mean_loss", GS_F32, {1}});
+}
+
+Test(run, embedding_gradient, .timeout = 300) {
+  RUN({"embedding", GS_BF16, {70, 30, 136}}, {"embedding", GS_F32, {5, 900, 7}});
+}
+
+Test(run, attention, .timeout = 300) {
+  RUN({"attention", GS_BF16, {9, 2, 2, 128}}, {"attention", GS_F32, {37, 1, 3, 8}},
+      {"attention", GS_F16, {1, 1, 1, 17}}, {"attention", GS_F32, {21, 3, 1, 64}});
+}
+
+static char path[4][512];
+
+static const char *own(int i, const char *name) {
+  snprintf(path[i], sizeof path[i], "%s/layers/emit/%s.lua", GS_TEST_DIR, name);
+  return path[i];
+}
+
+Test(run, cut_where_a_row_cannot_hold_it, .timeout = 300) {
+  RUN({own(0, "two_levels"), GS_BF16, {5, 1100}}, {own(1, "cut_outer"), GS_F32, {9, 70}},
+      {own(2, "cut_inner"), GS_F32, {4, 3, 24}});
+}
+
+Test(run, views_and_in_place, .timeout = 300) {
+  RUN({own(0, "views"), GS_BF16, {5, 11, 3, 16}}, {own(1, "in_place"), GS_F32, {9, 2, 12}},
+      {own(2, "flat"), GS_BF16, {1003}});
+}
