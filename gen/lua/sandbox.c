@@ -213,12 +213,18 @@ static void set_environment(lua_State *L) {
   if (!lua_setupvalue(L, -2, 1)) lua_pop(L, 1);
 }
 
-static void load_path(lua_State *L, const char *path) {
+/* outer: the file that requires this one. Without one the mistake's place is this path already. */
+static void load_path(lua_State *L, const char *path, const char *outer) {
   gs_error e;
   char *data;
   size_t len;
   const char *chunk = lua_pushfstring(L, "@%s", path);
-  if (gs_file_read(path, &data, &len, &e)) luaL_error(L, "%s", e.message);
+  if (gs_file_read(path, &data, &len, &e)) {
+    size_t n = strlen(path);
+    bool top = !outer || strcmp(outer, path) == 0;
+    bool said = top && strncmp(e.message, path, n) == 0 && strncmp(e.message + n, ": ", 2) == 0;
+    luaL_error(L, "%s", said ? e.message + n + 2 : e.message);
+  }
   load_chunk(L, data, len, data, chunk);
 }
 
@@ -229,11 +235,14 @@ void author_run_file(lua_State *L, const char *name) {
   int top = lua_gettop(L);
   if (is_path(name)) {
     a->file = gs_arena_strdup(a->arena, name);
-    load_path(L, name);
+    load_path(L, name, outer);
   } else {
     lua_pushfstring(L, "lua/layers/%s.lua", name);
     const gs_asset *asset = gs_asset_find(lua_tostring(L, -1));
-    if (!asset) luaL_error(L, "there is no layer '%s'", name);
+    if (!asset) {
+      luaL_error(L, "there is no layer '%s'", name);
+      return; /* not reached */
+    }
     a->file = asset->path;
     load_chunk(L, asset->data, asset->len, NULL, lua_pushfstring(L, "@%s", asset->path));
   }

@@ -45,7 +45,7 @@ static gs_status encode(const command *c, const gs_tokenizer *t, gs_ids *ids, gs
     return gs_tokenizer_encode(t, c->prompt, strlen(c->prompt), 1, ids, err);
   gs_chat *chat;
   gs_status s = gs_chat_open(t, &chat, err);
-  if (s) return gs_fail_in(err, "--raw goes without a template");
+  if (s) return gs_fail_in(err, "%s (--raw goes without a template)", c->model);
   s = gs_chat_prompt(chat, t, c->prompt, ids, err);
   gs_chat_free(chat);
   return s;

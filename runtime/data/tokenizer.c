@@ -1,5 +1,6 @@
 /* tokenizer.c: the public face: open, encode, look up. Encoding holds all that changes in a `work`
  * of its own, so a tokenizer may be read by several threads. */
+#include "base/file.h"
 #include "base/text.h"
 #include "data/parts.h"
 
@@ -23,7 +24,12 @@ gs_status gs_tokenizer_open(const char *dir, gs_tokenizer **out, gs_error *err) 
   memset(t, 0, sizeof *t);
   t->bos = t->eos = -1;
   gs_text_printf(&path, "%s/tokenizer.json", dir);
-  gs_status st = gs_json_file(path.s, &j, err);
+  gs_status st = gs_path_exists(dir)
+                     ? gs_json_file(path.s, &j, err)
+                     : gs_fail(err, GS_ERR_IO,
+                               "%s: there is no such model folder; name one with config.json, "
+                               "*.safetensors and tokenizer.json",
+                               dir);
   if (st == GS_OK) st = gs_load_tokenizer(t, j, path.s, err);
   json_decref(j);
   if (st == GS_OK) st = gs_load_config(t, dir, err);

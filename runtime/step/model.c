@@ -263,6 +263,8 @@ static gs_status read_eos(gs_model *m, gs_error *err) {
 static gs_status open_all(gs_model *m, gs_error *err) {
   if (m->dtype != GS_F32 && m->dtype != GS_BF16)
     return gs_fail(err, GS_ERR_USE, "models run in f32 or bf16, not %s", gs_type_name(m->dtype));
+  if (!gs_path_exists(m->dir))
+    return gs_fail(err, GS_ERR_IO, "%s: there is no such model folder", m->dir);
   gs_status s = gs_json_read(m->config_path, &m->config, err);
   if (s) return s;
   if (!json_is_object(m->config))
