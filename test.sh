@@ -37,5 +37,4 @@ find_nvrtc
 
 cmake --preset $preset -DGS_TESTS=ON > /dev/null
 cmake --build --preset $preset
-[ $preset = asan ] && export ASAN_OPTIONS=detect_leaks=0
 ctest --test-dir build/$preset --output-on-failure --no-tests=error

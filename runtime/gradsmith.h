@@ -33,6 +33,9 @@ typedef struct gs_error {
 
 /* Fills *err (when not NULL) and returns status, so that `return gs_fail(...)` reads well. */
 gs_status gs_fail(gs_error *err, gs_status status, const char *fmt, ...) GS_PRINTF(3, 4);
+#ifdef __clang_analyzer__ /* it reads one file at a time: what gs_fail returns must stand here */
+#define gs_fail(err, status, ...) (gs_fail(err, status, __VA_ARGS__), (status))
+#endif
 
 /* Puts "context: " before the message already in *err; returns its status. */
 gs_status gs_fail_in(gs_error *err, const char *fmt, ...) GS_PRINTF(2, 3);

@@ -310,27 +310,18 @@ const char *value_text(kern *k, int v) {
   if (k->name[v]) return k->name[v];
   const val x = k->e->vals[v];
   switch (x.kind) {
-  case VAL_CONST:
-    return number(k, &x);
-  case VAL_SCALAR:
-    return scalar_text(k, &x);
-  case VAL_LOAD:
-    return load_text(k, v);
+  case VAL_CONST: return number(k, &x);
+  case VAL_SCALAR: return scalar_text(k, &x);
+  case VAL_LOAD: return load_text(k, v);
   case VAL_INDEX: {
     const char *t = aff_text(k, x.off);
     return strchr(t, ' ') ? fmt(k, "(i64)(%s)", t) : fmt(k, "(i64)%s", t);
   }
-  case VAL_SIZE:
-    return dim_text(k, x.dim);
-  case VAL_QUOTIENT:
-    return fmt(k, "((i64)(%s) / %lld)", aff_text(k, x.off), (long long)x.index);
-  case VAL_REMAINDER:
-    return fmt(k, "((i64)(%s) %% %lld)", aff_text(k, x.off), (long long)x.index);
-  case VAL_OP:
-    return op_text(k, &x);
-  default:
-    emit_fail(k->e, x.line, "a reduction is used before it is made");
-    return "0";
+  case VAL_SIZE: return dim_text(k, x.dim);
+  case VAL_QUOTIENT: return fmt(k, "((i64)(%s) / %lld)", aff_text(k, x.off), (long long)x.index);
+  case VAL_REMAINDER: return fmt(k, "((i64)(%s) %% %lld)", aff_text(k, x.off), (long long)x.index);
+  case VAL_OP: return op_text(k, &x);
+  default: emit_fail(k->e, x.line, "a reduction is used before it is made"); return "0";
   }
 }
 

@@ -251,8 +251,10 @@ static void declare_totals(kern *k, const unit *u, bool together) {
     const char *acc = fmt(k, "%s_acc", u->columns[c].name);
     gs_op op = u->columns[c].op;
     const char *what = op == GS_OP_RMAX ? "MAX" : op == GS_OP_RMIN ? "MIN" : "SUM";
-    if (together) line(k, "const f32 %s_v = GS_WARP_%s(%s);", name, what, acc);
-    else line(k, "const f32 %s_v = %s;", name, acc);
+    if (together)
+      line(k, "const f32 %s_v = GS_WARP_%s(%s);", name, what, acc);
+    else
+      line(k, "const f32 %s_v = %s;", name, acc);
   }
 }
 

@@ -74,27 +74,17 @@ static void dump_schedule(emit *e, const gs_dump_sink *d) {
 
 static void write_unit(emit *e, unit *u) {
   switch (u->kind) {
-  case UNIT_MAP:
-    write_map(e, u);
-    break;
-  case UNIT_ROW:
-    write_row(e, u);
-    break;
+  case UNIT_MAP: write_map(e, u); break;
+  case UNIT_ROW: write_row(e, u); break;
   case UNIT_COLUMNS:
     if (u->reduces || u->nstores)
       write_row(e, u);
     else
       write_columns(e, u);
     break;
-  case UNIT_ALL:
-    write_all(e, u);
-    break;
-  case UNIT_TOTAL:
-    write_total(e, u);
-    break;
-  case UNIT_SUM_BY:
-    write_sum_by(e, u);
-    break;
+  case UNIT_ALL: write_all(e, u); break;
+  case UNIT_TOTAL: write_total(e, u); break;
+  case UNIT_SUM_BY: write_sum_by(e, u); break;
   }
 }
 

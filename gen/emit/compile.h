@@ -9,12 +9,12 @@
 
 /* What a schedule may depend on: a row of the capability table (gen/emit/caps.c). */
 typedef struct gs_caps {
-  const char *arch;        /* "sm_80", "sm_90a", "sm_100a", "emu" ... */
-  int sm_count;            /* blocks of persistent kernels; fixed (8) for emu */
-  int shared_per_block;    /* bytes */
-  int max_threads;         /* a block */
-  int row_threads;         /* threads that share a row by default: 1 for emu, 256 else */
-  int vector_bytes;        /* widest access */
+  const char *arch;     /* "sm_80", "sm_90a", "sm_100a", "emu" ... */
+  int sm_count;         /* blocks of persistent kernels; fixed (8) for emu */
+  int shared_per_block; /* bytes */
+  int max_threads;      /* a block */
+  int row_threads;      /* threads that share a row by default: 1 for emu, 256 else */
+  int vector_bytes;     /* widest access */
   bool is_emulator;
 } gs_caps;
 /* The row for an architecture name; NULL when unknown. "sm_90" is taken as "sm_90a". */
@@ -44,29 +44,29 @@ typedef struct gs_arg {
 
 /* A tensor that the launch list reads or writes, by name ("x", "dy", "rstd", "dx").
  *
- * What the caller must hold to: the address is a multiple of 16 bytes; where the packed part (the product
- * of all dims but the first) is a multiple of 2, 4 or 8 elements, so is the stride. */
+ * What the caller must hold to: the address is a multiple of 16 bytes; where the packed part (the
+ * product of all dims but the first) is a multiple of 2, 4 or 8 elements, so is the stride. */
 typedef struct gs_binding {
   const char *name;
   gs_type type;
   int ndims;
   int dim[GS_MAX_RANK];
-  gs_role role;        /* of what is read; results have GS_ROLE_OUTPUT */
+  gs_role role; /* of what is read; results have GS_ROLE_OUTPUT */
   bool is_result;
-  int inplace;         /* result: the binding whose memory it shares (its argument is then one), or -1 */
+  int inplace; /* result: the binding whose memory it shares (its argument is then one), or -1 */
 } gs_binding;
 
 typedef struct gs_kernel {
-  const char *entry;      /* unique: layer, pass and a hash of the specialisation */
-  const char *text;       /* CUDA C without the prelude */
+  const char *entry; /* unique: layer, pass and a hash of the specialisation */
+  const char *text;  /* CUDA C without the prelude */
   const char *template_name;
-  const char *tunables;   /* "threads=128 vec=8 rows=1 mode=resident" */
+  const char *tunables; /* "threads=128 vec=8 rows=1 mode=resident" */
   int nargs;
   gs_arg *args;
   gs_count grid;
   int threads;
   bool barrier_free;      /* no barrier, no warp collective, no shared memory */
-  gs_count bytes_rows;    /* traffic: bytes_rows (elements x size folded into coef) summed into bytes */
+  gs_count bytes_rows;    /* traffic in bytes (elements x size, folded into coef) */
   double flops_per_point; /* times the product of all dims of the pass */
 } gs_kernel;
 
@@ -78,7 +78,7 @@ typedef struct gs_temp {
 
 typedef struct gs_launch_list {
   const char *key;
-  gs_graph *g;               /* for dim numbers and names */
+  gs_graph *g; /* for dim numbers and names */
   int nbindings, nkernels, ntemps;
   gs_binding *bindings;
   gs_kernel *kernels;
@@ -87,7 +87,7 @@ typedef struct gs_launch_list {
 
 /* Which passes to print: bits for --dump=graph,schedule,text. */
 typedef struct gs_dump_sink {
-  const char *passes;  /* comma list, or NULL */
+  const char *passes; /* comma list, or NULL */
   gs_text *out;
 } gs_dump_sink;
 

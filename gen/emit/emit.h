@@ -125,9 +125,9 @@ typedef struct unit {
   gs_dims rows;   /* dims of which each row is one point */
   int nrow;
   int row_dim[GS_MAX_RANK];
-  bool reduces;    /* has reductions over inner dims */
-  bool gathers;    /* reads a row in place elsewhere than it writes */
-  const char *formula;  /* comment lines of the banner, or NULL */
+  bool reduces;        /* has reductions over inner dims */
+  bool gathers;        /* reads a row in place elsewhere than it writes */
+  const char *formula; /* comment lines of the banner, or NULL */
   int line;
   int key; /* SUM_BY: the key's value, at the dim from */
   int from, to;

@@ -24,12 +24,7 @@ static int intern(emit *e, const aff *a) {
         memcmp(b->coef, a->coef, sizeof(int64_t) * (size_t)a->n) == 0)
       return i;
   }
-  if (e->naffs == e->cap_affs) {
-    e->cap_affs = e->cap_affs ? 2 * e->cap_affs : 128;
-    aff *grown = GS_NEW_N(e->a, aff, e->cap_affs);
-    if (e->naffs) memcpy(grown, e->affs, sizeof(aff) * (size_t)e->naffs);
-    e->affs = grown;
-  }
+  e->affs = gs_arena_room(e->a, e->affs, e->naffs, &e->cap_affs, sizeof *e->affs);
   e->affs[e->naffs] = *a;
   return e->naffs++;
 }
@@ -148,16 +143,9 @@ void where_view(emit *e, const gs_node *n, where_at *w) {
   case GS_OP_MERGE:
     split(e, at[n->dim[0]], dim_size(e, n->dim[2]), &at[n->dim[1]], &at[n->dim[2]]);
     break;
-  case GS_OP_PICK:
-    at[n->dim[0]] = aff_const(e, n->index);
-    break;
-  case GS_OP_SLICE:
-    at[n->dim[0]] = aff_add(e, at[n->dim[1]], aff_const(e, n->index));
-    break;
-  case GS_OP_RENAME:
-    at[n->dim[0]] = at[n->dim[1]];
-    break;
-  default:
-    break;
+  case GS_OP_PICK: at[n->dim[0]] = aff_const(e, n->index); break;
+  case GS_OP_SLICE: at[n->dim[0]] = aff_add(e, at[n->dim[1]], aff_const(e, n->index)); break;
+  case GS_OP_RENAME: at[n->dim[0]] = at[n->dim[1]]; break;
+  default: break;
   }
 }

@@ -2,14 +2,15 @@
  * values at equal indices are one. Requires a verified graph without SUM_BY below; keeps values. */
 #include "emit/emit.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool same_val(const val *a, const val *b) {
   return a->kind == b->kind && a->type == b->type && a->op == b->op && a->to == b->to &&
          a->nargs == b->nargs && memcmp(a->arg, b->arg, sizeof(int) * (size_t)a->nargs) == 0 &&
          a->mem == b->mem && a->row == b->row && a->off == b->off && a->guard == b->guard &&
-         a->dim == b->dim && a->index == b->index && a->rdims == b->rdims &&
-         memcmp(&a->value, &b->value, sizeof a->value) == 0;
+         a->dim == b->dim && a->index == b->index && a->rdims == b->rdims && a->value == b->value &&
+         signbit(a->value) == signbit(b->value);
 }
 
 static void derive(const emit *e, val *v) {
@@ -32,12 +33,7 @@ static void derive(const emit *e, val *v) {
 int val_make(emit *e, const val *v) {
   for (int i = 0; i < e->nvals; i++)
     if (same_val(&e->vals[i], v)) return i;
-  if (e->nvals == e->cap_vals) {
-    e->cap_vals = e->cap_vals ? 2 * e->cap_vals : 256;
-    val *grown = GS_NEW_N(e->a, val, e->cap_vals);
-    if (e->nvals) memcpy(grown, e->vals, sizeof(val) * (size_t)e->nvals);
-    e->vals = grown;
-  }
+  e->vals = gs_arena_room(e->a, e->vals, e->nvals, &e->cap_vals, sizeof *e->vals);
   val *n = &e->vals[e->nvals];
   *n = *v;
   derive(e, n);
@@ -184,7 +180,7 @@ static int lower_reduce(emit *e, const gs_node *n, const where_at *w) {
 }
 
 static int lower_op(emit *e, const gs_node *n, const where_at *w) {
-  int arg[GS_MAX_ARGS];
+  int arg[GS_MAX_ARGS] = {0};
   for (int i = 0; i < n->nargs; i++) arg[i] = lower(e, n->arg[i], w);
   if (n->op == GS_OP_STOP || (n->op == GS_OP_ROUND && n->to == GS_F32)) return arg[0];
   if (n->op == GS_OP_REAL && e->vals[arg[0]].type == GS_F32) return arg[0];
@@ -206,10 +202,8 @@ static int lower_node(emit *e, const gs_node *n, const where_at *w) {
     v.line = 0;
     return val_make(e, &v);
   case GS_OP_INPUT:
-  case GS_OP_SCALAR:
-    return lower_leaf(e, n, w);
-  case GS_OP_INDEX:
-    return lower_index(e, n, w->at[n->dim[0]]);
+  case GS_OP_SCALAR: return lower_leaf(e, n, w);
+  case GS_OP_INDEX: return lower_index(e, n, w->at[n->dim[0]]);
   case GS_OP_SIZE:
     v = blank(VAL_SIZE, n);
     v.dim = dim_root(e, n->dim[0]);
@@ -218,24 +212,18 @@ static int lower_node(emit *e, const gs_node *n, const where_at *w) {
   case GS_OP_SUM:
   case GS_OP_RMAX:
   case GS_OP_RMIN:
-  case GS_OP_LOGSUMEXP:
-    return lower_reduce(e, n, w);
+  case GS_OP_LOGSUMEXP: return lower_reduce(e, n, w);
   case GS_OP_SPLIT:
   case GS_OP_MERGE:
   case GS_OP_PICK:
   case GS_OP_SLICE:
-  case GS_OP_RENAME:
-    where_view(e, n, &in);
-    return lower(e, n->arg[0], &in);
-  case GS_OP_JOIN:
-    return lower_join(e, n, w);
-  case GS_OP_AT:
-    return lower_at(e, n, w);
+  case GS_OP_RENAME: where_view(e, n, &in); return lower(e, n->arg[0], &in);
+  case GS_OP_JOIN: return lower_join(e, n, w);
+  case GS_OP_AT: return lower_at(e, n, w);
   case GS_OP_SUM_BY:
     emit_fail(e, n->line, "a sum grouped by a key can't be used inside this expression");
     return constant(e, n, 0);
-  default:
-    return lower_op(e, n, w);
+  default: return lower_op(e, n, w);
   }
 }
 

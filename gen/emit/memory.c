@@ -43,12 +43,7 @@ const char *c_name(emit *e, const char *name) {
 }
 
 static int add_mem(emit *e, const mem *m) {
-  if (e->nmems == e->cap_mems) {
-    e->cap_mems = e->cap_mems ? 2 * e->cap_mems : 32;
-    mem *grown = GS_NEW_N(e->a, mem, e->cap_mems);
-    if (e->nmems) memcpy(grown, e->mems, sizeof(mem) * (size_t)e->nmems);
-    e->mems = grown;
-  }
+  e->mems = gs_arena_room(e->a, e->mems, e->nmems, &e->cap_mems, sizeof *e->mems);
   e->mems[e->nmems] = *m;
   return e->nmems++;
 }
@@ -89,12 +84,7 @@ int mem_temp(emit *e, const char *name, gs_type type, gs_dims dims, int source_l
 
 void mem_allocate_temp(emit *e, int at, gs_count count) {
   gs_launch_list *l = e->list;
-  if (l->ntemps == e->cap_temps) {
-    e->cap_temps = e->cap_temps ? 2 * e->cap_temps : 8;
-    gs_temp *grown = GS_NEW_N(e->a, gs_temp, e->cap_temps);
-    if (l->ntemps) memcpy(grown, l->temps, sizeof(gs_temp) * (size_t)l->ntemps);
-    l->temps = grown;
-  }
+  l->temps = gs_arena_room(e->a, l->temps, l->ntemps, &e->cap_temps, sizeof *l->temps);
   l->temps[l->ntemps] = (gs_temp){.type = e->mems[at].type, .count = count};
   e->mems[at].temp = l->ntemps++;
 }

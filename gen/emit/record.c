@@ -26,12 +26,7 @@ typedef struct params {
 } params;
 
 static void add_param(kern *k, params *p, const char *text, gs_arg a) {
-  if (p->n == p->cap) {
-    p->cap = p->cap ? 2 * p->cap : 16;
-    gs_arg *grown = GS_NEW_N(k->e->a, gs_arg, p->cap);
-    if (p->n) memcpy(grown, p->args, sizeof(gs_arg) * (size_t)p->n);
-    p->args = grown;
-  }
+  p->args = gs_arena_room(k->e->a, p->args, p->n, &p->cap, sizeof *p->args);
   size_t len = strlen(text);
   if (p->n) {
     bool wrap = 10 + p->width + 2 + len > WIDTH;
@@ -193,12 +188,7 @@ static const char *entry_name(kern *k, const shape *s, const char *text) {
 
 static gs_kernel *new_kernel(emit *e) {
   gs_launch_list *l = e->list;
-  if (l->nkernels == e->cap_kernels) {
-    e->cap_kernels = e->cap_kernels ? 2 * e->cap_kernels : 8;
-    gs_kernel *grown = GS_NEW_N(e->a, gs_kernel, e->cap_kernels);
-    if (l->nkernels) memcpy(grown, l->kernels, sizeof(gs_kernel) * (size_t)l->nkernels);
-    l->kernels = grown;
-  }
+  l->kernels = gs_arena_room(e->a, l->kernels, l->nkernels, &e->cap_kernels, sizeof *l->kernels);
   return &l->kernels[l->nkernels++];
 }
 

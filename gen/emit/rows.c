@@ -77,14 +77,10 @@ static bool wants_name(kern *k, int v) {
   switch (x->kind) {
   case VAL_LOAD:
   case VAL_QUOTIENT:
-  case VAL_REMAINDER:
-    return true;
-  case VAL_SCALAR:
-    return k->e->mems[x->mem].role == GS_ROLE_STEP_SCALAR;
-  case VAL_OP:
-    return k->uses[v] > 1 || k->used_inside[v] || strlen(value_text(k, v)) > 64;
-  default:
-    return false;
+  case VAL_REMAINDER: return true;
+  case VAL_SCALAR: return k->e->mems[x->mem].role == GS_ROLE_STEP_SCALAR;
+  case VAL_OP: return k->uses[v] > 1 || k->used_inside[v] || strlen(value_text(k, v)) > 64;
+  default: return false;
   }
 }
 

@@ -71,12 +71,7 @@ static void replace(emit *e, gs_id from, gs_id to) {
 /* ---- units ---- */
 
 static unit *add_unit(emit *e, unit_kind kind) {
-  if (e->nunits == e->cap_units) {
-    e->cap_units = e->cap_units ? 2 * e->cap_units : 8;
-    unit **grown = GS_NEW_N(e->a, unit *, e->cap_units);
-    if (e->nunits) memcpy(grown, e->units, sizeof(unit *) * (size_t)e->nunits);
-    e->units = grown;
-  }
+  e->units = gs_arena_room(e->a, e->units, e->nunits, &e->cap_units, sizeof(unit *));
   unit *u = e->units[e->nunits++] = GS_NEW(e->a, unit);
   u->kind = kind;
   return u;
@@ -85,8 +80,8 @@ static unit *add_unit(emit *e, unit_kind kind) {
 static void add_formula(emit *e, unit *u, const char *name, gs_id id) {
   gs_text t = {0};
   gs_print_expr(e->g, id, &t);
-  u->formula = gs_arena_printf(e->a, "%s// %s = %s\n", u->formula ? u->formula : "", name,
-                               t.s ? t.s : "");
+  u->formula =
+      gs_arena_printf(e->a, "%s// %s = %s\n", u->formula ? u->formula : "", name, t.s ? t.s : "");
   gs_text_free(&t);
 }
 

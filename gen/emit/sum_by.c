@@ -79,7 +79,11 @@ static const char *gather_place(kern *k, const store *st, const space *s, shape 
 /* What one row of the chain adds. */
 static void gather_row(kern *k, const store *st, const space *s, shape *sh) {
   unit *u = k->u;
-  term t = {.kind = TERM_REDUCE, .value = st->value, .op = GS_OP_SUM, .name = "sum", .chunk = "",
+  term t = {.kind = TERM_REDUCE,
+            .value = st->value,
+            .op = GS_OP_SUM,
+            .name = "sum",
+            .chunk = "",
             .compensated = true};
   int stores = u->nstores;
   u->rows = (gs_dims)1 << u->from;
@@ -110,7 +114,9 @@ static void write_gather(emit *e, unit *u, int first, int next) {
   kern_begin(&k, e, u);
   int64_t vectors = s.count / s.vec, blocks = (vectors + GATHER_THREADS - 1) / GATHER_THREADS;
   const char *index = "GS_TID", *key = k.var[u->to];
-  shape sh = {.template_name = "sum_by", .piece = "gather", .threads = GATHER_THREADS,
+  shape sh = {.template_name = "sum_by",
+              .piece = "gather",
+              .threads = GATHER_THREADS,
               .barrier_free = true};
   const char *place = gather_place(&k, st, &s, &sh);
   gather_row(&k, st, &s, &sh);

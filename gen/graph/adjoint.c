@@ -15,11 +15,10 @@ static gs_dims space_of(const gs_graph *g, const gs_node *n) {
   case GS_OP_SPLIT: return (s & ~(bit(n->dim[1]) | bit(n->dim[2]))) | bit(n->dim[0]);
   case GS_OP_MERGE: return (s & ~bit(n->dim[0])) | bit(n->dim[1]) | bit(n->dim[2]);
   case GS_OP_PICK: return s | bit(n->dim[0]);
-  case GS_OP_SLICE: case GS_OP_RENAME: return (s & ~bit(n->dim[1])) | bit(n->dim[0]);
+  case GS_OP_SLICE:
+  case GS_OP_RENAME: return (s & ~bit(n->dim[1])) | bit(n->dim[0]);
   case GS_OP_JOIN: return s & ~bit(n->dim[0]);
-  case GS_OP_AT:
-    key = key_dim(g, n);
-    return (key >= 0 ? s & ~bit(key) : s) | bit(n->dim[0]);
+  case GS_OP_AT: key = key_dim(g, n); return (key >= 0 ? s & ~bit(key) : s) | bit(n->dim[0]);
   case GS_OP_SUM_BY: return (s & ~bit(n->dim[1])) | bit(n->dim[0]);
   default: return s;
   }

@@ -10,10 +10,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MOST 24     /* factors or terms; longer ones are left alone */
-#define VISITS 96   /* nodes met while taking apart: shared ones are met again and again */
-#define REGION 160  /* nodes looked at when costs are compared */
-#define OUTER 1024  /* points assumed along an outer dim */
+#define MOST 24    /* factors or terms; longer ones are left alone */
+#define VISITS 96  /* nodes met while taking apart: shared ones are met again and again */
+#define REGION 160 /* nodes looked at when costs are compared */
+#define OUTER 1024 /* points assumed along an outer dim */
 
 typedef struct product {
   double coef;
@@ -43,8 +43,10 @@ typedef struct region {
 static bool mark(region *r, gs_id id) {
   for (int i = 0; i < r->n; i++)
     if (r->seen[i] == id) return false;
-  if (r->n == REGION) r->overflow = true;
-  else r->seen[r->n++] = id;
+  if (r->n == REGION)
+    r->overflow = true;
+  else
+    r->seen[r->n++] = id;
   return !r->overflow;
 }
 
@@ -64,7 +66,9 @@ static double cost_from(const gs_graph *g, gs_id id, const gs_id *atoms, int n) 
   return r.overflow ? INFINITY : c;
 }
 
-static bool cheaper(double a, double b) { return isfinite(b) && a < b * (1 - 1e-12); }
+static bool cheaper(double a, double b) {
+  return isfinite(b) && a < b * (1 - 1e-12);
+}
 
 /* ---- products ---- */
 
@@ -239,8 +243,10 @@ static gs_id put_terms(gs_graph *g, const sum *s, gs_type type) {
     if (s->coef[i] == 0) continue;
     double size = fabs(s->coef[i]);
     gs_id t = gs_op2(g, GS_OP_MUL, s->term[i], const_of(g, all ? size : s->coef[i], type));
-    if (!all) all = t;
-    else all = gs_op2(g, s->coef[i] < 0 ? GS_OP_SUB : GS_OP_ADD, all, t);
+    if (!all)
+      all = t;
+    else
+      all = gs_op2(g, s->coef[i] < 0 ? GS_OP_SUB : GS_OP_ADD, all, t);
   }
   gs_id c = const_of(g, s->constant, type);
   return all ? gs_op2(g, GS_OP_ADD, all, c) : c;
@@ -255,8 +261,10 @@ static product common_factors(const product *p, int n) {
       double other = 0;
       for (int j = 0; j < p[t].n; j++)
         if (p[t].base[j] == p[0].base[i]) other = p[t].power[j];
-      if (other * power <= 0) power = 0;
-      else if (fabs(other) < fabs(power)) power = other;
+      if (other * power <= 0)
+        power = 0;
+      else if (fabs(other) < fabs(power))
+        power = other;
     }
     if (power != 0) add_factor(&common, p[0].base[i], power);
   }
@@ -267,8 +275,7 @@ static bool same_factors(const product *a, const product *b) {
   if (a->n != b->n) return false;
   for (int i = 0; i < a->n; i++) {
     bool found = false;
-    for (int j = 0; j < b->n; j++)
-      found |= a->base[i] == b->base[j] && a->power[i] == b->power[j];
+    for (int j = 0; j < b->n; j++) found |= a->base[i] == b->base[j] && a->power[i] == b->power[j];
     if (!found) return false;
   }
   return true;

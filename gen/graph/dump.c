@@ -21,7 +21,9 @@ static void add_number(gs_text *t, double v, bool as_float) {
   gs_text_add(t, buf);
 }
 
-static const char *dim_name(const gs_graph *g, int d) { return g->dims[d].name; }
+static const char *dim_name(const gs_graph *g, int d) {
+  return g->dims[d].name;
+}
 
 static void add_dim_list(gs_text *t, const gs_graph *g, gs_dims s) {
   const char *sep = "";
@@ -40,10 +42,10 @@ static void add_attributes(gs_text *t, const gs_graph *g, const gs_node *n) {
     gs_text_add(t, " ");
     add_number(t, n->value, false);
     break;
-  case GS_OP_INPUT: case GS_OP_SCALAR:
-    gs_text_printf(t, " %s", g->tensors[n->index].name);
-    break;
-  case GS_OP_INDEX: case GS_OP_SIZE: gs_text_printf(t, " %s", dim_name(g, n->dim[0])); break;
+  case GS_OP_INPUT:
+  case GS_OP_SCALAR: gs_text_printf(t, " %s", g->tensors[n->index].name); break;
+  case GS_OP_INDEX:
+  case GS_OP_SIZE: gs_text_printf(t, " %s", dim_name(g, n->dim[0])); break;
   case GS_OP_ROUND: gs_text_printf(t, " to %s", gs_type_name(n->to)); break;
   case GS_OP_SPLIT:
     gs_text_printf(t, " %s -> %s, %s", dim_name(g, n->dim[0]), dim_name(g, n->dim[1]),
@@ -58,10 +60,12 @@ static void add_attributes(gs_text *t, const gs_graph *g, const gs_node *n) {
     gs_text_printf(t, " %s -> %s from %" PRId64, dim_name(g, n->dim[0]), dim_name(g, n->dim[1]),
                    n->index);
     break;
-  case GS_OP_RENAME: case GS_OP_SUM_BY:
+  case GS_OP_RENAME:
+  case GS_OP_SUM_BY:
     gs_text_printf(t, " %s -> %s", dim_name(g, n->dim[0]), dim_name(g, n->dim[1]));
     break;
-  case GS_OP_JOIN: case GS_OP_AT: gs_text_printf(t, " along %s", dim_name(g, n->dim[0])); break;
+  case GS_OP_JOIN:
+  case GS_OP_AT: gs_text_printf(t, " along %s", dim_name(g, n->dim[0])); break;
   default: break;
   }
   if (!n->rdims) return;
@@ -85,8 +89,10 @@ void gs_dump(const gs_graph *g, const gs_id *roots, const char *const *names, in
     gs_text_add(out, "\n");
   }
   for (int i = 0; i < n; i++) {
-    if (names && names[i]) gs_text_printf(out, "%s = %%%d\n", names[i], (int)roots[i]);
-    else gs_text_printf(out, "root = %%%d\n", (int)roots[i]);
+    if (names && names[i])
+      gs_text_printf(out, "%s = %%%d\n", names[i], (int)roots[i]);
+    else
+      gs_text_printf(out, "root = %%%d\n", (int)roots[i]);
   }
   gs_arena_free(a);
 }
@@ -226,10 +232,16 @@ static int binding_of(const gs_graph *g, const gs_node *n) {
   switch (n->op) {
   case GS_OP_OR: return BIND_OR;
   case GS_OP_AND: return BIND_AND;
-  case GS_OP_LT: case GS_OP_LE: case GS_OP_GT: case GS_OP_GE: case GS_OP_EQ: case GS_OP_NE:
-    return BIND_COMPARE;
-  case GS_OP_ADD: case GS_OP_SUB: return BIND_ADD;
-  case GS_OP_MUL: case GS_OP_DIV:
+  case GS_OP_LT:
+  case GS_OP_LE:
+  case GS_OP_GT:
+  case GS_OP_GE:
+  case GS_OP_EQ:
+  case GS_OP_NE: return BIND_COMPARE;
+  case GS_OP_ADD:
+  case GS_OP_SUB: return BIND_ADD;
+  case GS_OP_MUL:
+  case GS_OP_DIV:
     if (mean_of(g, n, &of)) return BIND_ATOM;
     return n->op == GS_OP_MUL && n->arg[0] == n->arg[1] ? BIND_POWER : BIND_MUL;
   case GS_OP_NEG: return BIND_NEG;
@@ -257,7 +269,9 @@ static void body(gs_text *t, const gs_graph *g, const gs_node *n) {
     return;
   }
   switch (n->op) {
-  case GS_OP_CONST: case GS_OP_INPUT: case GS_OP_SCALAR: leaf(t, g, n); break;
+  case GS_OP_CONST:
+  case GS_OP_INPUT:
+  case GS_OP_SCALAR: leaf(t, g, n); break;
   case GS_OP_NEG:
     gs_text_add(t, "-");
     expr(t, g, n->arg[0], BIND_MUL);
@@ -267,9 +281,12 @@ static void body(gs_text *t, const gs_graph *g, const gs_node *n) {
   case GS_OP_MUL: product(t, g, n); break;
   case GS_OP_DIV: infix(t, g, n, "/", BIND_MUL); break;
   case GS_OP_POW: power(t, g, n); break;
-  case GS_OP_LT: case GS_OP_LE: case GS_OP_GT: case GS_OP_GE: case GS_OP_EQ: case GS_OP_NE:
-    infix(t, g, n, compare_sign(n->op), BIND_COMPARE);
-    break;
+  case GS_OP_LT:
+  case GS_OP_LE:
+  case GS_OP_GT:
+  case GS_OP_GE:
+  case GS_OP_EQ:
+  case GS_OP_NE: infix(t, g, n, compare_sign(n->op), BIND_COMPARE); break;
   case GS_OP_AND: infix(t, g, n, " and ", BIND_AND); break;
   case GS_OP_OR: infix(t, g, n, " or ", BIND_OR); break;
   case GS_OP_NOT: call(t, g, n, "not"); break;

@@ -96,7 +96,8 @@ static gs_status eval_leaf(eval *ev, gs_id id) {
   const gs_node *n = node_at(ev->g, id);
   value *y = &ev->of[id];
   switch (n->op) {
-  case GS_OP_INPUT: case GS_OP_SCALAR: return eval_input(ev, id);
+  case GS_OP_INPUT:
+  case GS_OP_SCALAR: return eval_input(ev, id);
   case GS_OP_INDEX:
     for (size_t i = 0; i < y->count; i++) y->own_v[i] = (double)i;
     return GS_OK;

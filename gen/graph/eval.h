@@ -20,7 +20,7 @@ typedef struct eval {
   gs_error *err;
 } eval;
 
-#define UNIT 0x1p-24     /* half an ulp of f32, relative */
+#define UNIT 0x1p-24 /* half an ulp of f32, relative */
 #define F32_MAX 0x1.fffffep127
 #define F32_MIN 0x1p-126 /* smallest normal */
 

@@ -66,7 +66,7 @@ static void map_loop(const gs_node *n, const value *const *a, size_t *const *at,
   double x[3] = {0}, e[3] = {0};
   for (size_t i = 0; i < y->count; i++) {
     bool exact = true;
-    for (int k = 0; k < n->nargs; k++) {
+    for (int k = 0; k < n->nargs && a[k]; k++) {
       size_t o = at[k] ? at[k][i] : i;
       x[k] = a[k]->v[o];
       e[k] = a[k]->e ? a[k]->e[o] : 0;
@@ -82,7 +82,7 @@ static void map_loop(const gs_node *n, const value *const *a, size_t *const *at,
 gs_status eval_map(eval *ev, gs_id id) {
   const gs_node *n = node_at(ev->g, id);
   value *y = &ev->of[id];
-  const value *a[3];
+  const value *a[3] = {0};
   size_t *at[3] = {0};
   gs_status status = need_errors(ev, y);
   for (int k = 0; k < n->nargs && status == GS_OK; k++) {
@@ -225,8 +225,10 @@ static gs_status eval_join(eval *ev, gs_id id) {
     const value *a = &ev->of[n->arg[k]];
     size_t *from = offsets(ev, ax, axes_of(ev, rest, a->dims, ax), 0);
     size_t *to = offsets(ev, ax, axes_of(ev, rest, n->dims, ax), (size_t)k * step);
-    if (from && to) copy_elements(a, from, y, to, count);
-    else status = GS_ERR_MEMORY;
+    if (from && to)
+      copy_elements(a, from, y, to, count);
+    else
+      status = GS_ERR_MEMORY;
     free(from);
     free(to);
   }
@@ -280,7 +282,9 @@ static gs_status out_of_range(const eval *ev, const gs_node *n, size_t o, double
                  size_of(ev, n->dim[0]) - 1);
 }
 
-static double error_at(const value *a, size_t o) { return a->e ? a->e[o] : 0; }
+static double error_at(const value *a, size_t o) {
+  return a->e ? a->e[o] : 0;
+}
 
 /* Element i of AT: offsets of the value (at index 0), the index, and the guard. */
 static gs_status at_element(eval *ev, gs_id id, size_t i, const size_t *o, int64_t step) {
@@ -317,7 +321,7 @@ static gs_status eval_at(eval *ev, gs_id id) {
     if (!at[k]) status = GS_ERR_MEMORY;
   }
   int64_t step = stride_of(ev, ev->of[n->arg[0]].dims, n->dim[0]);
-  for (size_t i = 0; i < y->count && status == GS_OK; i++) {
+  for (size_t i = 0; i < y->count && status == GS_OK && at[0] && at[1]; i++) {
     size_t o[3] = {at[0][i], at[1][i], at[2] ? at[2][i] : 0};
     status = at_element(ev, id, i, o, step);
   }

@@ -22,10 +22,18 @@ gs_graph *gs_graph_new(gs_arena *a) {
   return g;
 }
 
-gs_arena *gs_graph_arena(gs_graph *g) { return g->arena; }
-gs_id gs_graph_size(const gs_graph *g) { return g->count; }
-int gs_graph_ndims(const gs_graph *g) { return g->ndims; }
-int gs_graph_ntensors(const gs_graph *g) { return g->ntensors; }
+gs_arena *gs_graph_arena(gs_graph *g) {
+  return g->arena;
+}
+gs_id gs_graph_size(const gs_graph *g) {
+  return g->count;
+}
+int gs_graph_ndims(const gs_graph *g) {
+  return g->ndims;
+}
+int gs_graph_ntensors(const gs_graph *g) {
+  return g->ntensors;
+}
 
 const gs_node *gs_graph_node(const gs_graph *g, gs_id id) {
   return id > 0 && id < g->count ? node_at(g, id) : NULL;
@@ -64,16 +72,13 @@ const gs_dim *gs_graph_dim_at(const gs_graph *g, int d) {
   return d >= 0 && d < g->ndims ? &g->dims[d] : NULL;
 }
 
-int64_t inner_size(const gs_graph *g, int d) { return g->dims[gs_graph_dim_root(g, d)].size; }
+int64_t inner_size(const gs_graph *g, int d) {
+  return g->dims[gs_graph_dim_root(g, d)].size;
+}
 
 int gs_graph_tensor(gs_graph *g, const gs_tensor *t) {
-  if (g->ntensors == g->tensors_cap) {
-    int cap = g->tensors_cap ? 2 * g->tensors_cap : 16;
-    gs_tensor *grown = GS_NEW_N(g->arena, gs_tensor, cap);
-    if (g->ntensors) memcpy(grown, g->tensors, sizeof *grown * (size_t)g->ntensors);
-    g->tensors = grown;
-    g->tensors_cap = cap;
-  }
+  g->tensors =
+      gs_arena_room(g->arena, g->tensors, g->ntensors, &g->tensors_cap, sizeof *g->tensors);
   g->tensors[g->ntensors] = *t;
   g->tensors[g->ntensors].name = gs_arena_strdup(g->arena, t->name);
   return g->ntensors++;
@@ -83,7 +88,9 @@ const gs_tensor *gs_graph_tensor_at(const gs_graph *g, int t) {
   return t >= 0 && t < g->ntensors ? &g->tensors[t] : NULL;
 }
 
-void gs_graph_set_tensor_type(gs_graph *g, int t, gs_type type) { g->tensors[t].type = type; }
+void gs_graph_set_tensor_type(gs_graph *g, int t, gs_type type) {
+  g->tensors[t].type = type;
+}
 
 void dims_text(const gs_graph *g, gs_dims s, char *buf, size_t cap) {
   size_t len = (size_t)snprintf(buf, cap, "[");
@@ -168,7 +175,9 @@ gs_id const_of(gs_graph *g, double v, gs_type type) {
   return intern(g, &n);
 }
 
-gs_id gs_const(gs_graph *g, double v) { return const_of(g, v, GS_F32); }
+gs_id gs_const(gs_graph *g, double v) {
+  return const_of(g, v, GS_F32);
+}
 
 gs_id gs_input(gs_graph *g, int tensor) {
   const gs_tensor *t = &g->tensors[tensor];
@@ -189,9 +198,10 @@ static gs_node clean(const gs_node *n) {
     c.type = n->type;
     break;
   case GS_OP_ROUND: c.to = n->to; break;
-  case GS_OP_INPUT: case GS_OP_SCALAR: case GS_OP_PICK: case GS_OP_SLICE:
-    c.index = n->index;
-    break;
+  case GS_OP_INPUT:
+  case GS_OP_SCALAR:
+  case GS_OP_PICK:
+  case GS_OP_SLICE: c.index = n->index; break;
   default: break;
   }
   if (row->kind == KIND_REDUCE) c.rdims = n->rdims;

@@ -15,8 +15,8 @@
 
 #include <stdbool.h>
 
-typedef int32_t gs_id;     /* a node; 0 is "no node" */
-typedef uint64_t gs_dims;  /* a set of dims: bit d is dim d */
+typedef int32_t gs_id;    /* a node; 0 is "no node" */
+typedef uint64_t gs_dims; /* a set of dims: bit d is dim d */
 typedef struct gs_graph gs_graph;
 
 #define GS_MAX_DIMS 64
@@ -37,18 +37,45 @@ typedef enum gs_op {
   GS_OP_INDEX,  /* dim[0]: the current index along that dim, an integer */
   GS_OP_SIZE,   /* dim[0]: the size of that dim, an integer; folded to CONST for inner dims */
   /* one argument */
-  GS_OP_NEG, GS_OP_ABS, GS_OP_EXP, GS_OP_LOG, GS_OP_SQRT, GS_OP_RSQRT, GS_OP_TANH, GS_OP_SIGMOID,
-  GS_OP_SIN, GS_OP_COS, GS_OP_ERF, GS_OP_FLOOR, GS_OP_NOT,
-  GS_OP_REAL,   /* integer or truth value to real (0 or 1) */
-  GS_OP_ROUND,  /* to: rounded to that storage type; the identity for the adjoint and the oracle */
-  GS_OP_STOP,   /* no gradient passes */
+  GS_OP_NEG,
+  GS_OP_ABS,
+  GS_OP_EXP,
+  GS_OP_LOG,
+  GS_OP_SQRT,
+  GS_OP_RSQRT,
+  GS_OP_TANH,
+  GS_OP_SIGMOID,
+  GS_OP_SIN,
+  GS_OP_COS,
+  GS_OP_ERF,
+  GS_OP_FLOOR,
+  GS_OP_NOT,
+  GS_OP_REAL,  /* integer or truth value to real (0 or 1) */
+  GS_OP_ROUND, /* to: rounded to that storage type; the identity for the adjoint and the oracle */
+  GS_OP_STOP,  /* no gradient passes */
   /* two arguments; LT..NE give truth values */
-  GS_OP_ADD, GS_OP_SUB, GS_OP_MUL, GS_OP_DIV, GS_OP_POW, GS_OP_MIN, GS_OP_MAX,
-  GS_OP_LT, GS_OP_LE, GS_OP_GT, GS_OP_GE, GS_OP_EQ, GS_OP_NE, GS_OP_AND, GS_OP_OR,
+  GS_OP_ADD,
+  GS_OP_SUB,
+  GS_OP_MUL,
+  GS_OP_DIV,
+  GS_OP_POW,
+  GS_OP_MIN,
+  GS_OP_MAX,
+  GS_OP_LT,
+  GS_OP_LE,
+  GS_OP_GT,
+  GS_OP_GE,
+  GS_OP_EQ,
+  GS_OP_NE,
+  GS_OP_AND,
+  GS_OP_OR,
   /* three */
-  GS_OP_WHERE,  /* condition, then, else */
+  GS_OP_WHERE, /* condition, then, else */
   /* reductions over rdims (a set: all of them are removed) */
-  GS_OP_SUM, GS_OP_RMAX, GS_OP_RMIN, GS_OP_LOGSUMEXP,
+  GS_OP_SUM,
+  GS_OP_RMAX,
+  GS_OP_RMIN,
+  GS_OP_LOGSUMEXP,
   /* views: no arithmetic, the index changes */
   GS_OP_SPLIT,  /* dim[0] -> dim[1], dim[2]: i = i1*size(dim[2]) + i2; e.g. D -> {two=2, h} */
   GS_OP_MERGE,  /* dim[1], dim[2] -> dim[0]: the inverse */
@@ -66,16 +93,16 @@ typedef enum gs_op {
 
 typedef struct gs_node {
   gs_op op;
-  gs_type type;           /* GS_F32, GS_I64 or GS_BOOL */
-  gs_type to;             /* ROUND */
-  gs_dims dims;           /* the dims this value depends on */
-  gs_dims rdims;          /* reductions: the dims removed */
+  gs_type type;  /* GS_F32, GS_I64 or GS_BOOL */
+  gs_type to;    /* ROUND */
+  gs_dims dims;  /* the dims this value depends on */
+  gs_dims rdims; /* reductions: the dims removed */
   gs_id arg[GS_MAX_ARGS];
   int nargs;
-  int dim[3];             /* views, INDEX, SIZE, AT, SUM_BY */
-  int64_t index;          /* INPUT, SCALAR, PICK, SLICE */
-  double value;           /* CONST */
-  int line;               /* in the author's file; 0: made by the compiler. Not part of equality */
+  int dim[3];    /* views, INDEX, SIZE, AT, SUM_BY */
+  int64_t index; /* INPUT, SCALAR, PICK, SLICE */
+  double value;  /* CONST */
+  int line;      /* in the author's file; 0: made by the compiler. Not part of equality */
 } gs_node;
 
 typedef enum gs_role {
@@ -96,31 +123,31 @@ typedef struct gs_tensor {
   gs_type type;
   int ndims;
   int dim[GS_MAX_RANK];
-  double value;      /* SCALAR: the default */
-  bool is_generic;   /* the author gave no type: it follows the layer's dtype */
+  double value;        /* SCALAR: the default */
+  bool is_generic;     /* the author gave no type: it follows the layer's dtype */
   bool is_nonnegative; /* the author says that no element is below zero (a second moment) */
 } gs_tensor;
 
 /* ---- building ---- */
 gs_graph *gs_graph_new(gs_arena *a);
-int gs_graph_dim(gs_graph *g, const char *name, int64_t size);    /* adds one; index */
+int gs_graph_dim(gs_graph *g, const char *name, int64_t size); /* adds one; index */
 /* Adds a dim of the same size as another (the target of gs.rename), outer or inner; index. */
 int gs_graph_dim_like(gs_graph *g, const char *name, int like);
 /* The dim whose size this one has: follows same_as. Sizes of outer dims are looked up there. */
 int gs_graph_dim_root(const gs_graph *g, int d);
-int gs_graph_find_dim(const gs_graph *g, const char *name);       /* -1 when unknown */
+int gs_graph_find_dim(const gs_graph *g, const char *name); /* -1 when unknown */
 const gs_dim *gs_graph_dim_at(const gs_graph *g, int d);
 int gs_graph_ndims(const gs_graph *g);
-int gs_graph_tensor(gs_graph *g, const gs_tensor *t);             /* adds one; index */
+int gs_graph_tensor(gs_graph *g, const gs_tensor *t); /* adds one; index */
 const gs_tensor *gs_graph_tensor_at(const gs_graph *g, int t);
 int gs_graph_ntensors(const gs_graph *g);
-void gs_graph_set_tensor_type(gs_graph *g, int t, gs_type type);  /* storage type override */
-const gs_node *gs_graph_node(const gs_graph *g, gs_id id);        /* nodes do not move */
-gs_id gs_graph_size(const gs_graph *g);                           /* ids are 1 .. size-1 */
+void gs_graph_set_tensor_type(gs_graph *g, int t, gs_type type); /* storage type override */
+const gs_node *gs_graph_node(const gs_graph *g, gs_id id);       /* nodes do not move */
+gs_id gs_graph_size(const gs_graph *g);                          /* ids are 1 .. size-1 */
 gs_arena *gs_graph_arena(gs_graph *g);
 
 gs_id gs_const(gs_graph *g, double v);
-gs_id gs_input(gs_graph *g, int tensor);  /* INPUT or SCALAR by its role */
+gs_id gs_input(gs_graph *g, int tensor); /* INPUT or SCALAR by its role */
 /* The general constructor: fill op, args, attributes and line of *n; type and dims are computed.
  * Mixed arithmetic promotes integers and truth values to reals (REAL is inserted); an integral
  * constant beside an integer is an integer. A view or reduction over a dim that the value does not
@@ -133,7 +160,7 @@ gs_id gs_apply(gs_graph *g, const gs_node *n, gs_error *err);
 gs_id gs_op1(gs_graph *g, gs_op op, gs_id a);
 gs_id gs_op2(gs_graph *g, gs_op op, gs_id a, gs_id b);
 gs_id gs_where(gs_graph *g, gs_id c, gs_id a, gs_id b);
-gs_id gs_reduce(gs_graph *g, gs_op op, gs_id a, gs_dims rdims);   /* rdims & dims(a) only */
+gs_id gs_reduce(gs_graph *g, gs_op op, gs_id a, gs_dims rdims); /* rdims & dims(a) only */
 
 /* ---- the table of operations: one row, from which everything about an operation follows ---- */
 typedef struct gs_op_info {
@@ -152,8 +179,8 @@ const gs_op_info *gs_op_row(gs_op op);
  * roots are replaced. Keeps: values (as reals), dims (a value may come to depend on fewer), STOP,
  * ROUND. Not kept: bits in f32. */
 void gs_simplify(gs_graph *g, gs_id *roots, int n);
-/* For outputs y[i] with upstream dy[i] (same dims) gives d[j] = sum_i dy[i]·∂y[i]/∂x[j], summed down
- * to the dims of x[j] (an INPUT node). Not simplified. */
+/* For outputs y[i] with upstream dy[i] (same dims) gives d[j] = sum_i dy[i]·∂y[i]/∂x[j], summed
+ * down to the dims of x[j] (an INPUT node). Not simplified. */
 gs_status gs_adjoint(gs_graph *g, const gs_id *y, const gs_id *dy, int ny, const gs_id *x, int nx,
                      gs_id *d, gs_error *err);
 /* Replaces from[i] by to[i] in roots (capture-free, by value); to[i] has no dims that from[i]

@@ -19,8 +19,12 @@ struct gs_graph {
   size_t table_cap; /* a power of two */
 };
 
-static inline gs_dims bit(int d) { return (gs_dims)1 << d; }
-static inline bool has(gs_dims set, int d) { return (set & bit(d)) != 0; }
+static inline gs_dims bit(int d) {
+  return (gs_dims)1 << d;
+}
+static inline bool has(gs_dims set, int d) {
+  return (set & bit(d)) != 0;
+}
 static inline const gs_node *node_at(const gs_graph *g, gs_id id) {
   return &g->chunks[id / CHUNK_NODES][id % CHUNK_NODES];
 }
@@ -32,15 +36,15 @@ static inline bool is_value(const gs_graph *g, gs_id id, double v) {
 }
 
 /* graph.c */
-gs_id intern(gs_graph *g, const gs_node *n);              /* the node, shared when it exists */
+gs_id intern(gs_graph *g, const gs_node *n); /* the node, shared when it exists */
 gs_id const_of(gs_graph *g, double v, gs_type type);
-gs_id make(gs_graph *g, const gs_node *n);                /* gs_apply that cannot be wrong */
-gs_id size_real(gs_graph *g, int d);                      /* size of a dim as a real */
-int64_t inner_size(const gs_graph *g, int d);             /* -1 for an outer dim */
-gs_id sum_over(gs_graph *g, gs_id a, gs_dims rdims);      /* broadcast dims count too */
+gs_id make(gs_graph *g, const gs_node *n);           /* gs_apply that cannot be wrong */
+gs_id size_real(gs_graph *g, int d);                 /* size of a dim as a real */
+int64_t inner_size(const gs_graph *g, int d);        /* -1 for an outer dim */
+gs_id sum_over(gs_graph *g, gs_id a, gs_dims rdims); /* broadcast dims count too */
 gs_id view1(gs_graph *g, gs_op op, gs_id a, int d0, int d1, int64_t index);
 gs_id view2(gs_graph *g, gs_op op, gs_id a, int d0, int d1, int d2);
-gs_id gather(gs_graph *g, gs_id e, gs_id i, gs_id ok, int d); /* AT; ok 0: no guard */
+gs_id gather(gs_graph *g, gs_id e, gs_id i, gs_id ok, int d);        /* AT; ok 0: no guard */
 void dims_text(const gs_graph *g, gs_dims s, char *buf, size_t cap); /* "[T, H]" */
 
 /* types.c: converts arguments, checks, fills type and dims; on a mistake a status and a message. */

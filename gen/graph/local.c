@@ -10,10 +10,18 @@
 
 #include <math.h>
 
-static gs_op op_at(const gs_graph *g, gs_id id) { return node_at(g, id)->op; }
-static gs_id arg_at(const gs_graph *g, gs_id id, int k) { return node_at(g, id)->arg[k]; }
-static double value_at(const gs_graph *g, gs_id id) { return node_at(g, id)->value; }
-static gs_id neg(gs_graph *g, gs_id a) { return gs_op1(g, GS_OP_NEG, a); }
+static gs_op op_at(const gs_graph *g, gs_id id) {
+  return node_at(g, id)->op;
+}
+static gs_id arg_at(const gs_graph *g, gs_id id, int k) {
+  return node_at(g, id)->arg[k];
+}
+static double value_at(const gs_graph *g, gs_id id) {
+  return node_at(g, id)->value;
+}
+static gs_id neg(gs_graph *g, gs_id a) {
+  return gs_op1(g, GS_OP_NEG, a);
+}
 
 static gs_id fold(gs_graph *g, const gs_node *n) {
   const op_row *row = row_of(n->op);
@@ -37,7 +45,9 @@ static void put_in_order(const gs_graph *g, gs_node *n) {
   n->arg[1] = t;
 }
 
-static bool is_neg(const gs_graph *g, gs_id id) { return op_at(g, id) == GS_OP_NEG; }
+static bool is_neg(const gs_graph *g, gs_id id) {
+  return op_at(g, id) == GS_OP_NEG;
+}
 
 static gs_id local_neg(gs_graph *g, gs_node *n) {
   gs_id a = n->arg[0];
@@ -128,12 +138,9 @@ static gs_id local_where(gs_graph *g, gs_node *n) {
   if (is_const(g, c)) return value_at(g, c) != 0 ? a : b;
   if (a == b) return a;
   if (op_at(g, c) == GS_OP_NOT) return gs_where(g, arg_at(g, c, 0), b, a);
-  if (op_at(g, a) == GS_OP_WHERE && arg_at(g, a, 0) == c)
-    return gs_where(g, c, arg_at(g, a, 1), b);
-  if (op_at(g, b) == GS_OP_WHERE && arg_at(g, b, 0) == c)
-    return gs_where(g, c, a, arg_at(g, b, 2));
-  if (n->type == GS_F32 && is_value(g, a, 1) && is_value(g, b, 0))
-    return gs_op1(g, GS_OP_REAL, c);
+  if (op_at(g, a) == GS_OP_WHERE && arg_at(g, a, 0) == c) return gs_where(g, c, arg_at(g, a, 1), b);
+  if (op_at(g, b) == GS_OP_WHERE && arg_at(g, b, 0) == c) return gs_where(g, c, a, arg_at(g, b, 2));
+  if (n->type == GS_F32 && is_value(g, a, 1) && is_value(g, b, 0)) return gs_op1(g, GS_OP_REAL, c);
   if (n->type == GS_BOOL && is_value(g, a, 1) && is_value(g, b, 0)) return c;
   return 0;
 }
@@ -156,8 +163,7 @@ static gs_id local_unary(gs_graph *g, gs_node *n) {
   case GS_OP_ABS:
     if (inner == GS_OP_ABS) return a;
     return inner == GS_OP_NEG ? gs_op1(g, GS_OP_ABS, arg_at(g, a, 0)) : 0;
-  case GS_OP_FLOOR:
-    return inner == GS_OP_FLOOR || inner == GS_OP_REAL ? a : 0;
+  case GS_OP_FLOOR: return inner == GS_OP_FLOOR || inner == GS_OP_REAL ? a : 0;
   case GS_OP_NOT: return inner == GS_OP_NOT ? arg_at(g, a, 0) : 0;
   case GS_OP_REAL: return node_at(g, a)->type == GS_F32 ? a : 0;
   case GS_OP_ROUND: return local_round(g, n);
@@ -183,10 +189,16 @@ gs_id simplify_local(gs_graph *g, gs_node *n) {
   case GS_OP_MUL: return local_mul(g, n);
   case GS_OP_DIV: return local_div(g, n);
   case GS_OP_POW: return local_pow(g, n);
-  case GS_OP_MIN: case GS_OP_MAX: return n->arg[0] == n->arg[1] ? n->arg[0] : 0;
-  case GS_OP_AND: case GS_OP_OR: return local_logic(g, n);
-  case GS_OP_LT: case GS_OP_LE: case GS_OP_GT: case GS_OP_GE: case GS_OP_EQ: case GS_OP_NE:
-    return local_compare(g, n);
+  case GS_OP_MIN:
+  case GS_OP_MAX: return n->arg[0] == n->arg[1] ? n->arg[0] : 0;
+  case GS_OP_AND:
+  case GS_OP_OR: return local_logic(g, n);
+  case GS_OP_LT:
+  case GS_OP_LE:
+  case GS_OP_GT:
+  case GS_OP_GE:
+  case GS_OP_EQ:
+  case GS_OP_NE: return local_compare(g, n);
   case GS_OP_WHERE: return local_where(g, n);
   default: return row->info.arity == 1 ? local_unary(g, n) : 0;
   }

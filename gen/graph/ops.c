@@ -7,35 +7,93 @@
 
 /* ---- values ---- */
 
-static double v_neg(const double *x) { return -x[0]; }
-static double v_abs(const double *x) { return fabs(x[0]); }
-static double v_exp(const double *x) { return exp(x[0]); }
-static double v_log(const double *x) { return log(x[0]); }
-static double v_sqrt(const double *x) { return sqrt(x[0]); }
-static double v_rsqrt(const double *x) { return 1 / sqrt(x[0]); }
-static double v_tanh(const double *x) { return tanh(x[0]); }
-static double v_sin(const double *x) { return sin(x[0]); }
-static double v_cos(const double *x) { return cos(x[0]); }
-static double v_erf(const double *x) { return erf(x[0]); }
-static double v_floor(const double *x) { return floor(x[0]); }
-static double v_not(const double *x) { return x[0] == 0; }
-static double v_same(const double *x) { return x[0]; }
-static double v_add(const double *x) { return x[0] + x[1]; }
-static double v_sub(const double *x) { return x[0] - x[1]; }
-static double v_mul(const double *x) { return x[0] * x[1]; }
-static double v_div(const double *x) { return x[0] / x[1]; }
-static double v_pow(const double *x) { return pow(x[0], x[1]); }
-static double v_min(const double *x) { return x[1] < x[0] ? x[1] : x[0]; }
-static double v_max(const double *x) { return x[1] > x[0] ? x[1] : x[0]; }
-static double v_lt(const double *x) { return x[0] < x[1]; }
-static double v_le(const double *x) { return x[0] <= x[1]; }
-static double v_gt(const double *x) { return x[0] > x[1]; }
-static double v_ge(const double *x) { return x[0] >= x[1]; }
-static double v_eq(const double *x) { return x[0] == x[1]; }
-static double v_ne(const double *x) { return x[0] != x[1]; }
-static double v_and(const double *x) { return x[0] != 0 && x[1] != 0; }
-static double v_or(const double *x) { return x[0] != 0 || x[1] != 0; }
-static double v_where(const double *x) { return x[0] != 0 ? x[1] : x[2]; }
+static double v_neg(const double *x) {
+  return -x[0];
+}
+static double v_abs(const double *x) {
+  return fabs(x[0]);
+}
+static double v_exp(const double *x) {
+  return exp(x[0]);
+}
+static double v_log(const double *x) {
+  return log(x[0]);
+}
+static double v_sqrt(const double *x) {
+  return sqrt(x[0]);
+}
+static double v_rsqrt(const double *x) {
+  return 1 / sqrt(x[0]);
+}
+static double v_tanh(const double *x) {
+  return tanh(x[0]);
+}
+static double v_sin(const double *x) {
+  return sin(x[0]);
+}
+static double v_cos(const double *x) {
+  return cos(x[0]);
+}
+static double v_erf(const double *x) {
+  return erf(x[0]);
+}
+static double v_floor(const double *x) {
+  return floor(x[0]);
+}
+static double v_not(const double *x) {
+  return x[0] == 0;
+}
+static double v_same(const double *x) {
+  return x[0];
+}
+static double v_add(const double *x) {
+  return x[0] + x[1];
+}
+static double v_sub(const double *x) {
+  return x[0] - x[1];
+}
+static double v_mul(const double *x) {
+  return x[0] * x[1];
+}
+static double v_div(const double *x) {
+  return x[0] / x[1];
+}
+static double v_pow(const double *x) {
+  return pow(x[0], x[1]);
+}
+static double v_min(const double *x) {
+  return x[1] < x[0] ? x[1] : x[0];
+}
+static double v_max(const double *x) {
+  return x[1] > x[0] ? x[1] : x[0];
+}
+static double v_lt(const double *x) {
+  return x[0] < x[1];
+}
+static double v_le(const double *x) {
+  return x[0] <= x[1];
+}
+static double v_gt(const double *x) {
+  return x[0] > x[1];
+}
+static double v_ge(const double *x) {
+  return x[0] >= x[1];
+}
+static double v_eq(const double *x) {
+  return x[0] == x[1];
+}
+static double v_ne(const double *x) {
+  return x[0] != x[1];
+}
+static double v_and(const double *x) {
+  return x[0] != 0 && x[1] != 0;
+}
+static double v_or(const double *x) {
+  return x[0] != 0 || x[1] != 0;
+}
+static double v_where(const double *x) {
+  return x[0] != 0 ? x[1] : x[2];
+}
 
 static double v_sigmoid(const double *x) {
   double t = exp(-fabs(x[0]));
@@ -52,7 +110,9 @@ static double bounded(double e, double change, double range) {
 }
 
 /* The point of the interval closest to zero, where even bell-shaped derivatives are largest. */
-static double nearest(double x, double e) { return fmax(fabs(x) - e, 0); }
+static double nearest(double x, double e) {
+  return fmax(fabs(x) - e, 0);
+}
 
 static double e_same(const double *x, const double *e, double y) {
   (void)x, (void)y;
@@ -150,10 +210,18 @@ static double e_where(const double *x, const double *e, double y) {
 
 /* ---- derivatives ---- */
 
-static gs_id arg(const gs_graph *g, gs_id y, int k) { return node_at(g, y)->arg[k]; }
-static gs_id mul(gs_graph *g, gs_id a, gs_id b) { return gs_op2(g, GS_OP_MUL, a, b); }
-static gs_id scale(gs_graph *g, gs_id a, double c) { return mul(g, a, gs_const(g, c)); }
-static gs_id zero(gs_graph *g) { return gs_const(g, 0); }
+static gs_id arg(const gs_graph *g, gs_id y, int k) {
+  return node_at(g, y)->arg[k];
+}
+static gs_id mul(gs_graph *g, gs_id a, gs_id b) {
+  return gs_op2(g, GS_OP_MUL, a, b);
+}
+static gs_id scale(gs_graph *g, gs_id a, double c) {
+  return mul(g, a, gs_const(g, c));
+}
+static gs_id zero(gs_graph *g) {
+  return gs_const(g, 0);
+}
 
 static gs_id d_same(gs_graph *g, gs_id y, int k, gs_id dy) {
   (void)g, (void)y, (void)k;
@@ -205,7 +273,9 @@ static gs_id d_sub(gs_graph *g, gs_id y, int k, gs_id dy) {
   (void)y;
   return k == 0 ? dy : gs_op1(g, GS_OP_NEG, dy);
 }
-static gs_id d_mul(gs_graph *g, gs_id y, int k, gs_id dy) { return mul(g, dy, arg(g, y, 1 - k)); }
+static gs_id d_mul(gs_graph *g, gs_id y, int k, gs_id dy) {
+  return mul(g, dy, arg(g, y, 1 - k));
+}
 static gs_id d_div(gs_graph *g, gs_id y, int k, gs_id dy) {
   gs_id part = gs_op2(g, GS_OP_DIV, dy, arg(g, y, 1));
   return k == 0 ? part : gs_op1(g, GS_OP_NEG, mul(g, part, y));
@@ -252,7 +322,9 @@ static gs_id d_merge(gs_graph *g, gs_id y, int k, gs_id dy) {
 static gs_id index_of(gs_graph *g, int d) {
   return make(g, &(gs_node){.op = GS_OP_INDEX, .dim = {d}});
 }
-static gs_id int_const(gs_graph *g, int64_t v) { return const_of(g, (double)v, GS_I64); }
+static gs_id int_const(gs_graph *g, int64_t v) {
+  return const_of(g, (double)v, GS_I64);
+}
 
 static gs_id d_pick(gs_graph *g, gs_id y, int k, gs_id dy) {
   (void)k;
@@ -291,8 +363,8 @@ static gs_id d_at(gs_graph *g, gs_id y, int k, gs_id dy) {
   gs_id in = n->nargs == 3 ? gs_where(g, n->arg[2], dy, zero(g)) : dy;
   int t = key_dim(g, n);
   if (t >= 0)
-    return make(g, &(gs_node){.op = GS_OP_SUM_BY, .nargs = 2, .arg = {in, i},
-                              .dim = {t, n->dim[0]}});
+    return make(g,
+                &(gs_node){.op = GS_OP_SUM_BY, .nargs = 2, .arg = {in, i}, .dim = {t, n->dim[0]}});
   return gs_where(g, gs_op2(g, GS_OP_EQ, index_of(g, n->dim[0]), i), in, zero(g));
 }
 static gs_id d_sum_by(gs_graph *g, gs_id y, int k, gs_id dy) {
@@ -317,70 +389,80 @@ static const op_row rows[GS_OP_COUNT] = {
     [GS_OP_SIZE] = {{"size", 0, NULL, 0, 0}, KIND_LEAF, RULE_OWN, 0, 1, NULL, NULL, NULL},
 
     [GS_OP_NEG] = {{"neg", 1, "(-$0)", 1, 0}, KIND_MAP, RULE_NUMBER, 0, 0, v_neg, e_same, d_neg},
-    [GS_OP_ABS] = {{"abs", 1, "gs_abs($0)", 1, 0}, KIND_MAP, RULE_NUMBER, 0, 0, v_abs, e_same,
-                   d_abs},
+    [GS_OP_ABS] =
+        {{"abs", 1, "gs_abs($0)", 1, 0}, KIND_MAP, RULE_NUMBER, 0, 0, v_abs, e_same, d_abs},
     [GS_OP_EXP] = {{"exp", 1, "gs_exp($0)", 8, 6}, KIND_MAP, RULE_REAL, 0, 0, v_exp, e_exp, d_exp},
     [GS_OP_LOG] = {{"log", 1, "gs_log($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_log, e_log, d_log},
-    [GS_OP_SQRT] = {{"sqrt", 1, "gs_sqrt($0)", 8, 2}, KIND_MAP, RULE_REAL, 0, 0, v_sqrt, e_sqrt,
-                    d_sqrt},
-    [GS_OP_RSQRT] = {{"rsqrt", 1, "gs_rsqrt($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_rsqrt,
-                     e_rsqrt, d_rsqrt},
-    [GS_OP_TANH] = {{"tanh", 1, "gs_tanh($0)", 8, 8}, KIND_MAP, RULE_REAL, 0, 0, v_tanh, e_tanh,
-                    d_tanh},
-    [GS_OP_SIGMOID] = {{"sigmoid", 1, "gs_sigmoid($0)", 8, 10}, KIND_MAP, RULE_REAL, 0, 0,
-                       v_sigmoid, e_sigmoid, d_sigmoid},
+    [GS_OP_SQRT] =
+        {{"sqrt", 1, "gs_sqrt($0)", 8, 2}, KIND_MAP, RULE_REAL, 0, 0, v_sqrt, e_sqrt, d_sqrt},
+    [GS_OP_RSQRT] =
+        {{"rsqrt", 1, "gs_rsqrt($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_rsqrt, e_rsqrt, d_rsqrt},
+    [GS_OP_TANH] =
+        {{"tanh", 1, "gs_tanh($0)", 8, 8}, KIND_MAP, RULE_REAL, 0, 0, v_tanh, e_tanh, d_tanh},
+    [GS_OP_SIGMOID] = {{"sigmoid", 1, "gs_sigmoid($0)", 8, 10},
+                       KIND_MAP,
+                       RULE_REAL,
+                       0,
+                       0,
+                       v_sigmoid,
+                       e_sigmoid,
+                       d_sigmoid},
     [GS_OP_SIN] = {{"sin", 1, "gs_sin($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_sin, e_sin, d_sin},
     [GS_OP_COS] = {{"cos", 1, "gs_cos($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_cos, e_cos, d_cos},
     [GS_OP_ERF] = {{"erf", 1, "gs_erf($0)", 8, 8}, KIND_MAP, RULE_REAL, 0, 0, v_erf, e_erf, d_erf},
-    [GS_OP_FLOOR] = {{"floor", 1, "gs_floor($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_floor,
-                     e_floor, NULL},
-    [GS_OP_NOT] = {{"logical_not", 1, "(!$0)", 1, 0}, KIND_MAP, RULE_LOGIC, 0, 0, v_not, e_same,
-                   NULL},
-    [GS_OP_REAL] = {{"real", 1, "(f32)($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_same, e_same,
-                    NULL},
-    [GS_OP_ROUND] = {{"round", 1, "gs_round_$t($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_same,
-                     e_same, d_same},
+    [GS_OP_FLOOR] =
+        {{"floor", 1, "gs_floor($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_floor, e_floor, NULL},
+    [GS_OP_NOT] =
+        {{"logical_not", 1, "(!$0)", 1, 0}, KIND_MAP, RULE_LOGIC, 0, 0, v_not, e_same, NULL},
+    [GS_OP_REAL] =
+        {{"real", 1, "(f32)($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_same, e_same, NULL},
+    [GS_OP_ROUND] =
+        {{"round", 1, "gs_round_$t($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_same, e_same, d_same},
     [GS_OP_STOP] = {{"stop", 1, "$0", 0, 0}, KIND_MAP, RULE_SAME, 0, 0, v_same, e_same, NULL},
 
-    [GS_OP_ADD] = {{"add", 2, "($0 + $1)", 1, 1}, KIND_MAP, RULE_NUMBER, 1, 0, v_add, e_add,
-                   d_same},
-    [GS_OP_SUB] = {{"sub", 2, "($0 - $1)", 1, 1}, KIND_MAP, RULE_NUMBER, 0, 0, v_sub, e_add,
-                   d_sub},
-    [GS_OP_MUL] = {{"mul", 2, "($0 * $1)", 1, 1}, KIND_MAP, RULE_NUMBER, 1, 0, v_mul, e_mul,
-                   d_mul},
-    [GS_OP_DIV] = {{"div", 2, "gs_div($0, $1)", 4, 2}, KIND_MAP, RULE_REAL, 0, 0, v_div, e_div,
-                   d_div},
-    [GS_OP_POW] = {{"pow", 2, "gs_pow($0, $1)", 16, 32}, KIND_MAP, RULE_REAL, 0, 0, v_pow, e_pow,
-                   d_pow},
-    [GS_OP_MIN] = {{"min", 2, "gs_min($0, $1)", 1, 0}, KIND_MAP, RULE_NUMBER, 1, 0, v_min, e_min,
-                   d_extreme},
-    [GS_OP_MAX] = {{"max", 2, "gs_max($0, $1)", 1, 0}, KIND_MAP, RULE_NUMBER, 1, 0, v_max, e_max,
-                   d_extreme},
-    [GS_OP_LT] = {{"lt", 2, "($0 < $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 0, 0, v_lt, e_compare,
-                  NULL},
-    [GS_OP_LE] = {{"le", 2, "($0 <= $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 0, 0, v_le, e_compare,
-                  NULL},
-    [GS_OP_GT] = {{"gt", 2, "($0 > $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 0, 0, v_gt, e_compare,
-                  NULL},
-    [GS_OP_GE] = {{"ge", 2, "($0 >= $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 0, 0, v_ge, e_compare,
-                  NULL},
-    [GS_OP_EQ] = {{"eq", 2, "($0 == $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 1, 0, v_eq, e_compare,
-                  NULL},
-    [GS_OP_NE] = {{"ne", 2, "($0 != $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 1, 0, v_ne, e_compare,
-                  NULL},
-    [GS_OP_AND] = {{"logical_and", 2, "($0 && $1)", 1, 0}, KIND_MAP, RULE_LOGIC, 1, 0, v_and,
-                   e_and, NULL},
-    [GS_OP_OR] = {{"logical_or", 2, "($0 || $1)", 1, 0}, KIND_MAP, RULE_LOGIC, 1, 0, v_or, e_or,
-                  NULL},
+    [GS_OP_ADD] =
+        {{"add", 2, "($0 + $1)", 1, 1}, KIND_MAP, RULE_NUMBER, 1, 0, v_add, e_add, d_same},
+    [GS_OP_SUB] = {{"sub", 2, "($0 - $1)", 1, 1}, KIND_MAP, RULE_NUMBER, 0, 0, v_sub, e_add, d_sub},
+    [GS_OP_MUL] = {{"mul", 2, "($0 * $1)", 1, 1}, KIND_MAP, RULE_NUMBER, 1, 0, v_mul, e_mul, d_mul},
+    [GS_OP_DIV] =
+        {{"div", 2, "gs_div($0, $1)", 4, 2}, KIND_MAP, RULE_REAL, 0, 0, v_div, e_div, d_div},
+    [GS_OP_POW] =
+        {{"pow", 2, "gs_pow($0, $1)", 16, 32}, KIND_MAP, RULE_REAL, 0, 0, v_pow, e_pow, d_pow},
+    [GS_OP_MIN] =
+        {{"min", 2, "gs_min($0, $1)", 1, 0}, KIND_MAP, RULE_NUMBER, 1, 0, v_min, e_min, d_extreme},
+    [GS_OP_MAX] =
+        {{"max", 2, "gs_max($0, $1)", 1, 0}, KIND_MAP, RULE_NUMBER, 1, 0, v_max, e_max, d_extreme},
+    [GS_OP_LT] =
+        {{"lt", 2, "($0 < $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 0, 0, v_lt, e_compare, NULL},
+    [GS_OP_LE] =
+        {{"le", 2, "($0 <= $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 0, 0, v_le, e_compare, NULL},
+    [GS_OP_GT] =
+        {{"gt", 2, "($0 > $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 0, 0, v_gt, e_compare, NULL},
+    [GS_OP_GE] =
+        {{"ge", 2, "($0 >= $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 0, 0, v_ge, e_compare, NULL},
+    [GS_OP_EQ] =
+        {{"eq", 2, "($0 == $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 1, 0, v_eq, e_compare, NULL},
+    [GS_OP_NE] =
+        {{"ne", 2, "($0 != $1)", 1, 0}, KIND_MAP, RULE_COMPARE, 1, 0, v_ne, e_compare, NULL},
+    [GS_OP_AND] =
+        {{"logical_and", 2, "($0 && $1)", 1, 0}, KIND_MAP, RULE_LOGIC, 1, 0, v_and, e_and, NULL},
+    [GS_OP_OR] =
+        {{"logical_or", 2, "($0 || $1)", 1, 0}, KIND_MAP, RULE_LOGIC, 1, 0, v_or, e_or, NULL},
 
-    [GS_OP_WHERE] = {{"where", 3, "($0 ? $1 : $2)", 1, 0}, KIND_MAP, RULE_SELECT, 0, 0, v_where,
-                     e_where, d_where},
+    [GS_OP_WHERE] = {{"where", 3, "($0 ? $1 : $2)", 1, 0},
+                     KIND_MAP,
+                     RULE_SELECT,
+                     0,
+                     0,
+                     v_where,
+                     e_where,
+                     d_where},
 
     [GS_OP_SUM] = {{"sum", 1, NULL, 1, 0}, KIND_REDUCE, RULE_REAL, 0, 0, NULL, NULL, d_same},
     [GS_OP_RMAX] = {{"rmax", 1, NULL, 1, 0}, KIND_REDUCE, RULE_REAL, 0, 0, NULL, NULL, d_rmax},
     [GS_OP_RMIN] = {{"rmin", 1, NULL, 1, 0}, KIND_REDUCE, RULE_REAL, 0, 0, NULL, NULL, d_rmax},
-    [GS_OP_LOGSUMEXP] = {{"logsumexp", 1, NULL, 10, 0}, KIND_REDUCE, RULE_REAL, 0, 0, NULL, NULL,
-                         d_logsumexp},
+    [GS_OP_LOGSUMEXP] =
+        {{"logsumexp", 1, NULL, 10, 0}, KIND_REDUCE, RULE_REAL, 0, 0, NULL, NULL, d_logsumexp},
 
     [GS_OP_SPLIT] = {{"split", 1, NULL, 0, 0}, KIND_VIEW, RULE_SAME, 0, 3, NULL, NULL, d_split},
     [GS_OP_MERGE] = {{"merge", 1, NULL, 0, 0}, KIND_VIEW, RULE_SAME, 0, 3, NULL, NULL, d_merge},
@@ -389,11 +471,12 @@ static const op_row rows[GS_OP_COUNT] = {
     [GS_OP_RENAME] = {{"rename", 1, NULL, 0, 0}, KIND_VIEW, RULE_SAME, 0, 2, NULL, NULL, d_rename},
     [GS_OP_JOIN] = {{"join", -1, NULL, 0, 0}, KIND_VIEW, RULE_OWN, 0, 1, NULL, NULL, d_join},
     [GS_OP_AT] = {{"at", -1, NULL, 1, 0}, KIND_GATHER, RULE_OWN, 0, 1, NULL, NULL, d_at},
-    [GS_OP_SUM_BY] = {{"sum_by", 2, NULL, 1, 0}, KIND_GATHER, RULE_OWN, 0, 2, NULL, NULL,
-                      d_sum_by},
+    [GS_OP_SUM_BY] = {{"sum_by", 2, NULL, 1, 0}, KIND_GATHER, RULE_OWN, 0, 2, NULL, NULL, d_sum_by},
 };
 
-const op_row *row_of(gs_op op) { return &rows[op]; }
+const op_row *row_of(gs_op op) {
+  return &rows[op];
+}
 
 const gs_op_info *gs_op_row(gs_op op) {
   return op > GS_OP_NONE && op < GS_OP_COUNT ? &rows[op].info : NULL;

@@ -11,16 +11,19 @@
 #define LEVELS_KNOWN 6 /* levels through which a condition is known */
 #define DEEPEST 12     /* levels that a view looks through */
 
-static gs_op op_at(const gs_graph *g, gs_id id) { return node_at(g, id)->op; }
-static gs_id arg_at(const gs_graph *g, gs_id id, int k) { return node_at(g, id)->arg[k]; }
+static gs_op op_at(const gs_graph *g, gs_id id) {
+  return node_at(g, id)->op;
+}
+static gs_id arg_at(const gs_graph *g, gs_id id, int k) {
+  return node_at(g, id)->arg[k];
+}
 
 /* ---- functions ---- */
 
 static gs_id rewrite_sqrt(gs_graph *g, const gs_node *n) {
   const gs_node *e = node_at(g, n->arg[0]);
   bool root = n->op == GS_OP_SQRT;
-  if (root && e->op == GS_OP_MUL && e->arg[0] == e->arg[1])
-    return gs_op1(g, GS_OP_ABS, e->arg[0]);
+  if (root && e->op == GS_OP_MUL && e->arg[0] == e->arg[1]) return gs_op1(g, GS_OP_ABS, e->arg[0]);
   if (e->op == GS_OP_DIV && is_value(g, e->arg[0], 1))
     return gs_op1(g, root ? GS_OP_RSQRT : GS_OP_SQRT, e->arg[1]);
   return 0;
@@ -29,12 +32,15 @@ static gs_id rewrite_sqrt(gs_graph *g, const gs_node *n) {
 static bool is_nonnegative(const gs_graph *g, gs_id id) {
   const gs_node *n = node_at(g, id);
   switch (n->op) {
-  case GS_OP_EXP: case GS_OP_SQRT: case GS_OP_RSQRT: case GS_OP_SIGMOID: case GS_OP_ABS:
-  case GS_OP_INDEX: case GS_OP_SIZE:
-    return true;
+  case GS_OP_EXP:
+  case GS_OP_SQRT:
+  case GS_OP_RSQRT:
+  case GS_OP_SIGMOID:
+  case GS_OP_ABS:
+  case GS_OP_INDEX:
+  case GS_OP_SIZE: return true;
   case GS_OP_CONST: return n->value >= 0;
-  case GS_OP_REAL:
-    return node_at(g, n->arg[0])->type == GS_BOOL || is_nonnegative(g, n->arg[0]);
+  case GS_OP_REAL: return node_at(g, n->arg[0])->type == GS_BOOL || is_nonnegative(g, n->arg[0]);
   case GS_OP_MUL: return n->arg[0] == n->arg[1];
   default: return false;
   }
@@ -96,8 +102,9 @@ static gs_id rewrite_where(gs_graph *g, const gs_node *n) {
 /* Does the view, moved through the element-by-element operations below id, meet what undoes it? */
 static bool meets_inverse(const gs_graph *g, const gs_node *view, gs_id id, int depth) {
   const gs_node *e = node_at(g, id);
-  if (depth > DEEPEST || !(e->dims & (bit(view->dim[0]) | (view->op == GS_OP_MERGE
-                                        ? bit(view->dim[1]) | bit(view->dim[2]) : 0))))
+  if (depth > DEEPEST ||
+      !(e->dims & (bit(view->dim[0]) |
+                   (view->op == GS_OP_MERGE ? bit(view->dim[1]) | bit(view->dim[2]) : 0))))
     return false;
   bool three = view->op == GS_OP_SPLIT || view->op == GS_OP_MERGE;
   if (three && (e->op == GS_OP_SPLIT || e->op == GS_OP_MERGE))
@@ -130,19 +137,22 @@ static gs_id rewrite(gs_graph *g, gs_id id) {
   const gs_node *n = node_at(g, id);
   gs_id r;
   switch (n->op) {
-  case GS_OP_MUL: case GS_OP_DIV:
-    r = find_sigmoid(g, n);
-    return r ? r : rewrite_product(g, id);
-  case GS_OP_ADD: case GS_OP_SUB: return rewrite_sum(g, id);
+  case GS_OP_MUL:
+  case GS_OP_DIV: r = find_sigmoid(g, n); return r ? r : rewrite_product(g, id);
+  case GS_OP_ADD:
+  case GS_OP_SUB: return rewrite_sum(g, id);
   case GS_OP_SUM: return rewrite_reduced_sum(g, id);
   case GS_OP_EXP: return op_at(g, n->arg[0]) == GS_OP_LOG ? arg_at(g, n->arg[0], 0) : 0;
   case GS_OP_LOG: return op_at(g, n->arg[0]) == GS_OP_EXP ? arg_at(g, n->arg[0], 0) : 0;
-  case GS_OP_SQRT: case GS_OP_RSQRT: return rewrite_sqrt(g, n);
+  case GS_OP_SQRT:
+  case GS_OP_RSQRT: return rewrite_sqrt(g, n);
   case GS_OP_ABS: return is_nonnegative(g, n->arg[0]) ? n->arg[0] : 0;
   case GS_OP_NOT: return rewrite_not(g, n);
   case GS_OP_WHERE: return rewrite_where(g, n);
   case GS_OP_ROUND: return rewrite_round(g, n);
-  case GS_OP_PICK: case GS_OP_SPLIT: case GS_OP_MERGE: return push_view(g, n);
+  case GS_OP_PICK:
+  case GS_OP_SPLIT:
+  case GS_OP_MERGE: return push_view(g, n);
   default: return 0;
   }
 }

@@ -31,7 +31,9 @@ static gs_id to_int(gs_graph *g, gs_id id) {
   return integral ? const_of(g, n->value, GS_I64) : 0;
 }
 
-static gs_type type_at(const gs_graph *g, gs_id id) { return node_at(g, id)->type; }
+static gs_type type_at(const gs_graph *g, gs_id id) {
+  return node_at(g, id)->type;
+}
 
 /* Brings arguments from..nargs to one type: integers when all can be, else reals. */
 static gs_type unify(gs_graph *g, gs_node *n, int from) {
@@ -116,14 +118,14 @@ static gs_status check_leaf(gs_graph *g, gs_node *n, gs_error *err) {
 /* ---- views ---- */
 
 /* A view gives dim d to a value that must not have it yet. */
-static gs_status want_new(const gs_graph *g, const gs_node *n, gs_dims left, int d,
-                          gs_error *err) {
+static gs_status want_new(const gs_graph *g, const gs_node *n, gs_dims left, int d, gs_error *err) {
   if (!has(left, d)) return GS_OK;
   char text[256];
   dims_text(g, left, text, sizeof text);
   return gs_fail(err, GS_ERR_USE,
                  "%s would make the dim %s, but the value already has it beside (%s): use another "
-                 "name", row_of(n->op)->info.name, g->dims[d].name, text);
+                 "name",
+                 row_of(n->op)->info.name, g->dims[d].name, text);
 }
 
 static gs_status want_inner(const gs_graph *g, const gs_node *n, int count, gs_error *err) {
@@ -189,7 +191,8 @@ static gs_status check_rename(const gs_graph *g, gs_node *n, gs_error *err) {
   if (!same)
     return gs_fail(err, GS_ERR_USE,
                    "rename of %s to %s: their sizes are not known to be the same; rename to a new "
-                   "name, or to a dim of the same size", g->dims[from].name, g->dims[to].name);
+                   "name, or to a dim of the same size",
+                   g->dims[from].name, g->dims[to].name);
   gs_dims left = n->dims & ~bit(from);
   if (want_new(g, n, left, to, err) != GS_OK) return GS_ERR_USE;
   if (has(n->dims, from)) n->dims = left | bit(to);
@@ -254,7 +257,8 @@ static gs_status check_sum_by(gs_graph *g, gs_node *n, gs_error *err) {
 
 static gs_status check_own(gs_graph *g, gs_node *n, gs_error *err) {
   switch (n->op) {
-  case GS_OP_SPLIT: case GS_OP_MERGE: return check_split(g, n, err);
+  case GS_OP_SPLIT:
+  case GS_OP_MERGE: return check_split(g, n, err);
   case GS_OP_PICK: return check_pick(g, n, err);
   case GS_OP_SLICE: return check_slice(g, n, err);
   case GS_OP_RENAME: return check_rename(g, n, err);

@@ -13,16 +13,22 @@ static gs_dims expected_dims(const gs_graph *g, const gs_node *n) {
   gs_dims s = union_of_args(g, n), out = 0;
   const int *d = n->dim;
   switch (n->op) {
-  case GS_OP_INPUT: case GS_OP_SCALAR:
-    for (int k = 0; k < g->tensors[n->index].ndims; k++)
-      out |= bit(g->tensors[n->index].dim[k]);
+  case GS_OP_INPUT:
+  case GS_OP_SCALAR:
+    for (int k = 0; k < g->tensors[n->index].ndims; k++) out |= bit(g->tensors[n->index].dim[k]);
     return out;
   case GS_OP_INDEX: return bit(d[0]);
-  case GS_OP_SUM: case GS_OP_RMAX: case GS_OP_RMIN: case GS_OP_LOGSUMEXP: return s & ~n->rdims;
+  case GS_OP_SUM:
+  case GS_OP_RMAX:
+  case GS_OP_RMIN:
+  case GS_OP_LOGSUMEXP: return s & ~n->rdims;
   case GS_OP_SPLIT: return (s & ~bit(d[0])) | bit(d[1]) | bit(d[2]);
   case GS_OP_MERGE: return (s & ~(bit(d[1]) | bit(d[2]))) | bit(d[0]);
-  case GS_OP_PICK: case GS_OP_AT: return s & ~bit(d[0]);
-  case GS_OP_SLICE: case GS_OP_RENAME: case GS_OP_SUM_BY: return (s & ~bit(d[0])) | bit(d[1]);
+  case GS_OP_PICK:
+  case GS_OP_AT: return s & ~bit(d[0]);
+  case GS_OP_SLICE:
+  case GS_OP_RENAME:
+  case GS_OP_SUM_BY: return (s & ~bit(d[0])) | bit(d[1]);
   case GS_OP_JOIN: return s | bit(d[0]);
   default: return s;
   }

@@ -10,7 +10,9 @@
 static gs_id index_node(gs_graph *g, int d) {
   return make(g, &(gs_node){.op = GS_OP_INDEX, .dim = {d}});
 }
-static gs_id int_const(gs_graph *g, int64_t v) { return const_of(g, (double)v, GS_I64); }
+static gs_id int_const(gs_graph *g, int64_t v) {
+  return const_of(g, (double)v, GS_I64);
+}
 
 static bool same_dims(const gs_node *a, const gs_node *b) {
   return a->dim[0] == b->dim[0] && a->dim[1] == b->dim[1] && a->dim[2] == b->dim[2];
@@ -21,8 +23,8 @@ static gs_id view_split(gs_graph *g, const gs_node *n) {
   if (!has(e->dims, n->dim[0])) return n->arg[0];
   if (e->op == GS_OP_MERGE && same_dims(n, e)) return e->arg[0];
   if (e->op != GS_OP_INDEX) return 0;
-  gs_id high = gs_op2(g, GS_OP_MUL, index_node(g, n->dim[1]),
-                      int_const(g, inner_size(g, n->dim[2])));
+  gs_id high =
+      gs_op2(g, GS_OP_MUL, index_node(g, n->dim[1]), int_const(g, inner_size(g, n->dim[2])));
   return gs_op2(g, GS_OP_ADD, high, index_node(g, n->dim[2]));
 }
 
@@ -51,8 +53,7 @@ static gs_id view_slice(gs_graph *g, const gs_node *n) {
   if (!has(e->dims, from)) return n->arg[0];
   if (inner_size(g, from) == inner_size(g, to))
     return view1(g, GS_OP_RENAME, n->arg[0], from, to, 0);
-  if (e->op == GS_OP_INDEX)
-    return gs_op2(g, GS_OP_ADD, index_node(g, to), int_const(g, n->index));
+  if (e->op == GS_OP_INDEX) return gs_op2(g, GS_OP_ADD, index_node(g, to), int_const(g, n->index));
   if (e->op == GS_OP_SLICE && e->dim[1] == from)
     return view1(g, GS_OP_SLICE, e->arg[0], e->dim[0], to, n->index + e->index);
   return 0;

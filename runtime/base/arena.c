@@ -24,7 +24,9 @@ static void *checked(void *p) {
   return p;
 }
 
-gs_arena *gs_arena_new(void) { return checked(calloc(1, sizeof(gs_arena))); }
+gs_arena *gs_arena_new(void) {
+  return checked(calloc(1, sizeof(gs_arena)));
+}
 
 void gs_arena_free(gs_arena *a) {
   if (!a) return;
@@ -56,7 +58,17 @@ void *gs_arena_copy(gs_arena *a, const void *p, size_t bytes) {
   return q;
 }
 
-char *gs_arena_strdup(gs_arena *a, const char *s) { return gs_arena_copy(a, s, strlen(s) + 1); }
+void *gs_arena_room(gs_arena *a, void *old, int n, int *cap, size_t size) {
+  if (n < *cap) return old;
+  *cap = *cap ? 2 * *cap : 16;
+  void *p = gs_arena_alloc(a, (size_t)*cap * size);
+  if (n) memcpy(p, old, (size_t)n * size);
+  return p;
+}
+
+char *gs_arena_strdup(gs_arena *a, const char *s) {
+  return gs_arena_copy(a, s, strlen(s) + 1);
+}
 
 char *gs_arena_printf(gs_arena *a, const char *fmt, ...) {
   va_list ap, again;

@@ -15,6 +15,8 @@ void *gs_arena_alloc(gs_arena *a, size_t bytes); /* zeroed, 16-byte aligned */
 char *gs_arena_strdup(gs_arena *a, const char *s);
 char *gs_arena_printf(gs_arena *a, const char *fmt, ...);
 void *gs_arena_copy(gs_arena *a, const void *p, size_t bytes);
+/* An array of n elements with room for one more: old, or a larger copy (old is left behind). */
+void *gs_arena_room(gs_arena *a, void *old, int n, int *cap, size_t size);
 
 #define GS_NEW(a, T) ((T *)gs_arena_alloc((a), sizeof(T)))
 #define GS_NEW_N(a, T, n) ((T *)gs_arena_alloc((a), sizeof(T) * (size_t)(n)))

@@ -11,7 +11,7 @@ typedef struct gs_asset {
   size_t len;
 } gs_asset;
 
-const gs_asset *gs_asset_find(const char *path);       /* NULL when there is none */
-const gs_asset *gs_asset_at(size_t i);                 /* NULL past the end; sorted by path */
+const gs_asset *gs_asset_find(const char *path); /* NULL when there is none */
+const gs_asset *gs_asset_at(size_t i);           /* NULL past the end; sorted by path */
 
 #endif

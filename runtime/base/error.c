@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#undef gs_fail /* the analyzer's form */
+
 gs_status gs_fail(gs_error *err, gs_status status, const char *fmt, ...) {
   if (!err) return status;
   va_list ap;
@@ -37,7 +39,7 @@ static const struct {
   gs_type type;
   const char *name;
   size_t size;
-} types[] = {{GS_F32, "f32", 4}, {GS_BF16, "bf16", 2}, {GS_F16, "f16", 2}, {GS_I32, "i32", 4},
+} types[] = {{GS_F32, "f32", 4}, {GS_BF16, "bf16", 2}, {GS_F16, "f16", 2},  {GS_I32, "i32", 4},
              {GS_I64, "i64", 8}, {GS_U8, "u8", 1},     {GS_BOOL, "bool", 1}};
 
 size_t gs_type_size(gs_type t) {

@@ -33,7 +33,8 @@ gs_status gs_file_read(const char *path, char **data, size_t *len, gs_error *err
   }
   buf = malloc((size_t)s.st_size + 1);
   if (!buf) {
-    st = gs_fail(err, GS_ERR_MEMORY, "%s: no memory for its %lld bytes", path, (long long)s.st_size);
+    st =
+        gs_fail(err, GS_ERR_MEMORY, "%s: no memory for its %lld bytes", path, (long long)s.st_size);
     goto done;
   }
   size_t n = fread(buf, 1, (size_t)s.st_size, f);

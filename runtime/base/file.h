@@ -31,7 +31,8 @@ void gs_map_close(gs_map *m);
 
 bool gs_path_exists(const char *path);
 gs_status gs_mkdirs(const char *path, gs_error *err); /* like mkdir -p */
-gs_status gs_temp_dir(char *out, size_t cap, gs_error *err); /* a fresh private folder under TMPDIR */
-void gs_remove_tree(const char *path);                /* best effort */
+gs_status gs_temp_dir(char *out, size_t cap,
+                      gs_error *err);  /* a fresh private folder under TMPDIR */
+void gs_remove_tree(const char *path); /* best effort */
 
 #endif

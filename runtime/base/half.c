@@ -16,7 +16,9 @@ static float float_of(uint32_t u) {
   return f;
 }
 
-float gs_bf16_to_f32(uint16_t h) { return float_of((uint32_t)h << 16); }
+float gs_bf16_to_f32(uint16_t h) {
+  return float_of((uint32_t)h << 16);
+}
 
 uint16_t gs_f32_to_bf16(float f) {
   uint32_t u = bits_of(f);

@@ -31,7 +31,9 @@ void gs_text_add_n(gs_text *t, const char *s, size_t n) {
   t->s[t->len] = 0;
 }
 
-void gs_text_add(gs_text *t, const char *s) { gs_text_add_n(t, s, strlen(s)); }
+void gs_text_add(gs_text *t, const char *s) {
+  gs_text_add_n(t, s, strlen(s));
+}
 
 void gs_text_printf(gs_text *t, const char *fmt, ...) {
   va_list ap, again;

@@ -1,4 +1,5 @@
-/* text.h: a growing string. Zero-initialise, append, free. Always NUL-terminated once appended to. */
+/* text.h: a growing string. Zero-initialise, append, free. Always NUL-terminated once appended to.
+ */
 #ifndef GS_TEXT_H
 #define GS_TEXT_H
 

@@ -3,27 +3,25 @@
 #include "check/case.h"
 
 #include "base/half.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t next(gs_rng *r) { /* splitmix64 */
-  uint64_t z = r->s += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+double gs_rng_uniform(gs_rng *r) {
+  return (double)(gs_random_next(&r->s) >> 11) * 0x1p-53;
 }
-
-double gs_rng_uniform(gs_rng *r) { return (double)(next(r) >> 11) * 0x1p-53; }
 
 double gs_rng_normal(gs_rng *r) {
   double u = 1 - gs_rng_uniform(r), v = gs_rng_uniform(r);
   return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-int64_t gs_rng_below(gs_rng *r, int64_t n) { return (int64_t)(next(r) % (uint64_t)n); }
+int64_t gs_rng_below(gs_rng *r, int64_t n) {
+  return (int64_t)(gs_random_next(&r->s) % (uint64_t)n);
+}
 
 int64_t gs_case_count(const gs_case *c, const int *dim, int ndims) {
   int64_t n = 1;
@@ -96,18 +94,20 @@ static void limit_sizes(const gs_layer_decl *d, gs_rng *r, int64_t *sizes) {
 }
 
 /* Sizes that the caller asked for: "T=5,H=4096". */
-static gs_status fix_sizes(const gs_layer_decl *d, const char *dims, int64_t *sizes, gs_error *err) {
+static gs_status fix_sizes(const gs_layer_decl *d, const char *dims, int64_t *sizes,
+                           gs_error *err) {
   while (dims && *dims) {
     char *end = NULL;
     size_t len = strcspn(dims, "=,");
     int k = 0;
     while (k < d->ndims && (strlen(d->dims[k]) != len || memcmp(d->dims[k], dims, len) != 0)) k++;
     if (k == d->ndims)
-      return gs_fail(err, GS_ERR_USE, "check: --dims: layer '%s' has no dim '%.*s'", d->name, (int)len,
-                     dims);
+      return gs_fail(err, GS_ERR_USE, "check: --dims: layer '%s' has no dim '%.*s'", d->name,
+                     (int)len, dims);
     long long v = dims[len] == '=' ? strtoll(dims + len + 1, &end, 10) : 0;
     if (v < 1 || (*end && *end != ','))
-      return gs_fail(err, GS_ERR_USE, "check: --dims: %s needs a positive whole number", d->dims[k]);
+      return gs_fail(err, GS_ERR_USE, "check: --dims: %s needs a positive whole number",
+                     d->dims[k]);
     sizes[k] = v;
     dims = *end ? end + 1 : end;
   }
@@ -124,7 +124,7 @@ static gs_status draw_instance(gs_layer *l, gs_type dtype, int round, const char
   const gs_layer_decl *d = gs_layer_declaration(l);
   gs_status st = GS_OK;
   for (int attempt = 0; attempt < 12; attempt++) {
-    int64_t sizes[GS_MAX_DIMS];
+    int64_t sizes[GS_MAX_DIMS] = {0};
     for (int k = 0; k < d->ndims; k++)
       sizes[k] = draw_size(r, round, d->dim_outer[k], d->ndims == 1);
     limit_sizes(d, r, sizes);
@@ -154,7 +154,8 @@ static void label_case(gs_case *c, gs_type dtype, gs_mood mood) {
   for (int k = 0; k < d->ndims && n < sizeof c->label; k++)
     n += (size_t)snprintf(c->label + n, sizeof c->label - n, " %s=%lld", d->dims[k],
                           (long long)c->sizes[k]);
-  if (n < sizeof c->label) snprintf(c->label + n, sizeof c->label - n, ", %s values", mood_name(mood));
+  if (n < sizeof c->label)
+    snprintf(c->label + n, sizeof c->label - n, ", %s values", mood_name(mood));
 }
 
 /* ---- values ---- */
@@ -171,9 +172,9 @@ static double draw_real(gs_rng *r, gs_mood mood) {
 
 /* How an integer tensor is used decides which values are legal. */
 typedef struct int_use {
-  int64_t below;     /* an index along a dim of this size; 0: not an index */
-  bool is_guarded;   /* read only where a condition holds: an ignored value may stand elsewhere */
-  bool is_boundary;  /* compared with an index: a document's first token */
+  int64_t below;    /* an index along a dim of this size; 0: not an index */
+  bool is_guarded;  /* read only where a condition holds: an ignored value may stand elsewhere */
+  bool is_boundary; /* compared with an index: a document's first token */
 } int_use;
 
 static bool reads(const gs_graph *g, gs_id id, int tensor) {
@@ -266,8 +267,8 @@ static gs_status derive_saved(gs_case *c, gs_error *err) {
   return GS_OK;
 }
 
-gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, const char *dims, gs_rng *r,
-                      gs_case *out, gs_error *err) {
+gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, const char *dims,
+                      gs_rng *r, gs_case *out, gs_error *err) {
   *out = (gs_case){.mood = mood};
   gs_status st = draw_instance(l, dtype, round, dims, r, out, err);
   if (st != GS_OK) return st;

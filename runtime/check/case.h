@@ -1,4 +1,5 @@
-/* case.h: one specialisation of a layer with sizes and values for every tensor. Private to check. */
+/* case.h: one specialisation of a layer with sizes and values for every tensor. Private to check.
+ */
 #ifndef GS_CHECK_CASE_H
 #define GS_CHECK_CASE_H
 
@@ -7,36 +8,37 @@
 typedef struct gs_rng {
   uint64_t s;
 } gs_rng;
-double gs_rng_uniform(gs_rng *r);              /* [0, 1) */
+double gs_rng_uniform(gs_rng *r); /* [0, 1) */
 double gs_rng_normal(gs_rng *r);
-int64_t gs_rng_below(gs_rng *r, int64_t n);    /* 0 .. n-1 */
+int64_t gs_rng_below(gs_rng *r, int64_t n); /* 0 .. n-1 */
 
 typedef enum gs_mood { /* what the values of a case are like */
-  GS_MOOD_ORDINARY,
-  GS_MOOD_HUGE,
-  GS_MOOD_TINY,
-  GS_MOOD_ZEROS,
-  GS_MOOD_REPEATED,
-  GS_MOODS
+                       GS_MOOD_ORDINARY,
+                       GS_MOOD_HUGE,
+                       GS_MOOD_TINY,
+                       GS_MOOD_ZEROS,
+                       GS_MOOD_REPEATED,
+                       GS_MOODS
 } gs_mood;
 
 typedef struct gs_case {
   gs_instance *i;
   gs_mood mood;
   int64_t sizes[GS_MAX_DIMS];
-  double **tensor;   /* of each tensor of the graph: its elements in storage order, as stored */
+  double **tensor; /* of each tensor of the graph: its elements in storage order, as stored */
   int ntensors;
-  char label[256];   /* "bf16 T=17 H=129 huge" */
+  char label[256]; /* "bf16 T=17 H=129 huge" */
 } gs_case;
 
-/* Draws sizes and values. round 0 has sizes of 1 where the layer permits. A choice of sizes that the
- * layer refuses is drawn again. */
-gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, const char *dims, gs_rng *r,
-                      gs_case *out, gs_error *err);
+/* Draws sizes and values. round 0 has sizes of 1 where the layer permits. A choice of sizes that
+ * the layer refuses is drawn again. */
+gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, const char *dims,
+                      gs_rng *r, gs_case *out, gs_error *err);
 void gs_case_free(gs_case *c);
 
 int64_t gs_case_count(const gs_case *c, const int *dim, int ndims); /* elements of a tensor */
-/* The elements of a (dims ascending) in the storage order dim[0..ndims); malloc'ed; which: v or err. */
+/* The elements of a (dims ascending) in the storage order dim[0..ndims); malloc'ed; which: v or
+ * err. */
 double *gs_case_order(const gs_case *c, const gs_array *a, const double *which, const int *dim,
                       int ndims);
 /* "[3, 17]": the index of element i. */

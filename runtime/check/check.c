@@ -10,8 +10,8 @@ static gs_mood mood_of(int round, int type) {
   return round < 2 ? GS_MOOD_ORDINARY : (gs_mood)(1 + (round - 2 + 2 * type) % (GS_MOODS - 1));
 }
 
-static gs_status draw_cases(gs_layer *l, const gs_check_options *o, gs_rng *r, gs_case *cases, int *n,
-                            gs_error *err) {
+static gs_status draw_cases(gs_layer *l, const gs_check_options *o, gs_rng *r, gs_case *cases,
+                            int *n, gs_error *err) {
   int rounds = o->rounds ? o->rounds : 4;
   static const gs_type types[] = {GS_F32, GS_BF16, GS_F16};
   for (int t = 0; t < 3; t++)

@@ -11,25 +11,25 @@
 #include "lua/layer.h"
 
 typedef struct gs_check_options {
-  uint64_t seed;          /* of the values and sizes drawn */
-  int rounds;             /* choices of sizes a storage type; 0: the default, 4 */
-  const char *dims;       /* "T=5,H=4096": these sizes in every round; NULL: all are drawn */
+  uint64_t seed;             /* of the values and sizes drawn */
+  int rounds;                /* choices of sizes a storage type; 0: the default, 4 */
+  const char *dims;          /* "T=5,H=4096": these sizes in every round; NULL: all are drawn */
   gs_device *const *devices; /* kernels run on each of these; none: only points 1, 2 and 5 */
   int ndevices;
-  /* Tests break kernels through this, to show that a check can fail: a new text, kept by the caller, or
-   * NULL to leave the kernel as it is. */
+  /* Tests break kernels through this, to show that a check can fail: a new text, kept by the
+   * caller, or NULL to leave the kernel as it is. */
   const char *(*edit)(void *context, const gs_kernel *k);
   void *context;
 } gs_check_options;
 
 typedef struct gs_check_report {
-  int math_points;        /* gradient elements compared in point 1 */
-  int difference_points;  /* in point 2 */
-  int kernel_runs;        /* passes run on a device */
-  double values;          /* elements compared in point 3 */
-  double worst;           /* largest |kernel - float64| / bound */
+  int math_points;                    /* gradient elements compared in point 1 */
+  int difference_points;              /* in point 2 */
+  int kernel_runs;                    /* passes run on a device */
+  double values;                      /* elements compared in point 3 */
+  double worst;                       /* largest |kernel - float64| / bound */
   double closed_flops, adjoint_flops; /* a row, at the last sizes */
-  int nsaved;             /* values saved by the forward */
+  int nsaved;                         /* values saved by the forward */
   bool has_gradient;
 } gs_check_report;
 

@@ -1,5 +1,6 @@
 /* math.c: the closed form against the adjoint and against central differences, in float64, and the
- * cost of both. Saved values stand for their forward expressions; `stop` is held at the base point. */
+ * cost of both. Saved values stand for their forward expressions; `stop` is held at the base point.
+ */
 #include "check/case.h"
 
 #include <math.h>
@@ -12,8 +13,8 @@ enum { MAX_GRADS = 32, DIFFERENCE_POINTS = 12 };
 typedef struct maths {
   gs_case *c;
   gs_graph *g;
-  int n;                       /* gradients */
-  int tensor[MAX_GRADS];       /* the input that each belongs to */
+  int n;                 /* gradients */
+  int tensor[MAX_GRADS]; /* the input that each belongs to */
   gs_id closed[MAX_GRADS], adjoint[MAX_GRADS];
   int ny;
   gs_id y[MAX_GRADS], dy[MAX_GRADS];
@@ -80,7 +81,8 @@ static gs_status compare(const maths *m, int k, const gs_array *closed, const gs
   double *eb = gs_case_order(m->c, adjoint, adjoint->err, x->dim, x->ndims);
   gs_status st = a && b && ea && eb ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: out of memory");
   for (int64_t i = 0; st == GS_OK && i < n; i++) {
-    /* err bounds f32 arithmetic (2^-24); float64 is 2^-29 of that, with room for the order of sums. */
+    /* err bounds f32 arithmetic (2^-24); float64 is 2^-29 of that, with room for the order of sums.
+     */
     double bound = 0x1p-26 * (ea[i] + eb[i]) + 1e-300;
     if (!isfinite(bound) || !isfinite(b[i])) continue;
     if (!(fabs(a[i] - b[i]) <= bound)) st = wrong(m, k, i, "the adjoint", a[i], b[i], bound, err);
@@ -146,11 +148,11 @@ static double value_at(const maths *m, gs_id root, double *const *tensor, double
 /* Richardson's extrapolation from steps h and 2h; *spread estimates its error. */
 static double slope(const maths *m, gs_id root, double *const *tensor, double *x, double *spread) {
   double h = 1e-4 * fmax(1, fabs(*x)), base = *x;
-  double d1 = (value_at(m, root, tensor, x, base + h) - value_at(m, root, tensor, x, base - h)) /
-              (2 * h);
-  double d2 = (value_at(m, root, tensor, x, base + 2 * h) -
-               value_at(m, root, tensor, x, base - 2 * h)) /
-              (4 * h);
+  double d1 =
+      (value_at(m, root, tensor, x, base + h) - value_at(m, root, tensor, x, base - h)) / (2 * h);
+  double d2 =
+      (value_at(m, root, tensor, x, base + 2 * h) - value_at(m, root, tensor, x, base - 2 * h)) /
+      (4 * h);
   *spread = fabs(d1 - d2);
   return d1 + (d1 - d2) / 3;
 }

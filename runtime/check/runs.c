@@ -216,11 +216,13 @@ static gs_status bind_one(live *l, int b, gs_error *err) {
 static gs_status make_temps(live *l, gs_error *err) {
   gs_launch_list *list = l->x->list;
   gs_status st = GS_OK;
-  if (list->ntemps > MAX_TEMPS) return gs_fail(err, GS_ERR_CHECK, "%s: too many temporaries", list->key);
+  if (list->ntemps > MAX_TEMPS)
+    return gs_fail(err, GS_ERR_CHECK, "%s: too many temporaries", list->key);
   for (int t = 0; st == GS_OK && t < list->ntemps; t++) {
     size_t bytes = gs_launch_temp_bytes(list, t, l->x->c->sizes);
     st = gs_device_alloc(l->r->d, bytes ? bytes : 1, &l->temps[t], err);
-    if (st == GS_OK && list->temps[t].zeroed) st = gs_device_fill(l->r->d, l->temps[t], 0, bytes, err);
+    if (st == GS_OK && list->temps[t].zeroed)
+      st = gs_device_fill(l->r->d, l->temps[t], 0, bytes, err);
   }
   return st;
 }
@@ -231,8 +233,8 @@ static gs_status say(const live *l, const gs_result *res, int64_t i, const char 
                      gs_error *err) {
   char index[128];
   gs_case_index(l->x->c, res->dim, res->ndims, i, index, sizeof index);
-  return gs_fail(err, GS_ERR_CHECK, "%s on %s: %s is wrong at [%s]: %s; sizes %s",
-                 l->x->pass->key, gs_device_name(l->r->d), res->name, index, what, l->x->c->label);
+  return gs_fail(err, GS_ERR_CHECK, "%s on %s: %s is wrong at [%s]: %s; sizes %s", l->x->pass->key,
+                 gs_device_name(l->r->d), res->name, index, what, l->x->c->label);
 }
 
 static gs_status compare_element(const live *l, const gs_result *res, int64_t i, double got,
@@ -268,7 +270,8 @@ static gs_status check_gaps(const live *l, int b, const gs_result *res, gs_error
     for (size_t k = (size_t)(row * p->stride + p->packed) * p->size;
          k < (size_t)((row + 1) * p->stride) * p->size; k++)
       if (p->host[k] != POISON)
-        return say(l, res, row * p->packed, "memory between this row and the next was written", err);
+        return say(l, res, row * p->packed, "memory between this row and the next was written",
+                   err);
   return GS_OK;
 }
 
@@ -288,7 +291,8 @@ static gs_status compare_result(live *l, int b, const gs_array *a, gs_check_repo
     memset(p->host, POISON, p->bytes);
     for (int64_t row = 0; st == GS_OK && row < p->rows && p->packed; row++) {
       size_t at = (size_t)(row * p->stride) * p->size;
-      size_t bytes = (size_t)(gs_device_is_emulator(d) || row + 1 == p->rows ? p->packed : p->stride);
+      size_t bytes =
+          (size_t)(gs_device_is_emulator(d) || row + 1 == p->rows ? p->packed : p->stride);
       st = gs_device_download(d, p->host + at, l->bound[b].ptr + at, bytes * p->size, err);
     }
   }
@@ -307,14 +311,16 @@ static gs_status compare_result(live *l, int b, const gs_array *a, gs_check_repo
   return st;
 }
 
-/* The float64 values of a pass's results, rounded in `err` only: a last ROUND to the storage type. */
+/* The float64 values of a pass's results, rounded in `err` only: a last ROUND to the storage type.
+ */
 static gs_status expected(const run *x, gs_array *out, gs_error *err) {
   gs_graph *g = x->pass->g;
   int ntensors = gs_graph_ntensors(g);
   const double **values = calloc((size_t)ntensors + 1, sizeof *values);
   double *scalars = calloc((size_t)ntensors + 1, sizeof *scalars);
   gs_id *roots = calloc((size_t)x->pass->nresults + 1, sizeof *roots);
-  gs_status st = values && scalars && roots ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: no memory");
+  gs_status st =
+      values && scalars && roots ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: no memory");
   for (int t = 0; st == GS_OK && t < ntensors; t++) {
     values[t] = t < x->c->ntensors ? x->c->tensor[t] : NULL;
     if (gs_graph_tensor_at(g, t)->role == GS_ROLE_STEP_SCALAR) {

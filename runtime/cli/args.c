@@ -10,7 +10,8 @@ static void print_usage(const gs_usage *u) {
   printf("gradsmith %s %s\n%s\n", u->command, u->synopsis, u->summary);
   for (int i = 0; i < u->noptions; i++) {
     char left[64];
-    snprintf(left, sizeof left, "%s %s", u->options[i].name, u->options[i].meta ? u->options[i].meta : "");
+    snprintf(left, sizeof left, "%s %s", u->options[i].name,
+             u->options[i].meta ? u->options[i].meta : "");
     printf("  %-26s %s\n", left, u->options[i].help);
   }
 }
@@ -43,8 +44,8 @@ static gs_status option(const gs_usage *u, int argc, char **argv, int *i, gs_err
   const char *word = argv[*i], *eq = strchr(word, '=');
   const gs_option *o = find(u, word, eq ? (size_t)(eq - word) : strlen(word));
   if (!o)
-    return gs_fail(err, GS_ERR_USE, "%s: no option %s; `gradsmith %s --help` lists them", u->command,
-                   word, u->command);
+    return gs_fail(err, GS_ERR_USE, "%s: no option %s; `gradsmith %s --help` lists them",
+                   u->command, word, u->command);
   if (o->kind == GS_OPT_FLAG) {
     if (eq) return gs_fail(err, GS_ERR_USE, "%s: %s takes no value", u->command, o->name);
     *(bool *)o->to = true;

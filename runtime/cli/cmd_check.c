@@ -2,6 +2,7 @@
 #include "cli/args.h"
 
 #include "base/asset.h"
+#include "base/clock.h"
 #include "check/check.h"
 
 #include <stdio.h>
@@ -24,8 +25,8 @@ static int shipped(char names[][64], const char **words) {
   return n;
 }
 
-/* The emulator twice: a GPU's schedules with every check on, and its own in reverse order; or the one
- * device asked for. */
+/* The emulator twice: a GPU's schedules with every check on, and its own in reverse order; or the
+ * one device asked for. */
 static gs_status open_devices(const char *which, gs_device **devices, int *n, gs_error *err) {
   gs_device_options checked = {.checked = true, .arch = "sm_90a"}, reverse = {.reverse = true};
   gs_status st = GS_OK;
@@ -50,17 +51,12 @@ static void print_ok(const char *name, const gs_check_report *r, double seconds)
     printf("closed form = adjoint (%d) = differences (%d); ", r->math_points, r->difference_points);
   else
     printf("no gradient; ");
-  printf("%d kernel runs, %.0f values, worst %.2f of its bound", r->kernel_runs, r->values, r->worst);
+  printf("%d kernel runs, %.0f values, worst %.2f of its bound", r->kernel_runs, r->values,
+         r->worst);
   if (r->has_gradient)
     printf("; flops %.0f, adjoint %.0f, saved %d", r->closed_flops, r->adjoint_flops, r->nsaved);
   printf("; %.1f s\n", seconds);
   fflush(stdout);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int check_each(const char *const *names, int n, gs_check_options *o) {
@@ -69,11 +65,11 @@ static int check_each(const char *const *names, int n, gs_check_options *o) {
     gs_error err = {0};
     gs_author *a = NULL;
     gs_check_report r;
-    double start = now();
+    double start = gs_seconds();
     gs_status st = gs_author_new(&a, &err);
     if (st == GS_OK) st = gs_check_layer(a, names[k], o, &r, &err);
     if (st == GS_OK) {
-      print_ok(names[k], &r, now() - start);
+      print_ok(names[k], &r, gs_seconds() - start);
     } else {
       printf("%-18s FAILED\n", names[k]);
       fflush(stdout);
@@ -96,10 +92,11 @@ int gs_cmd_check(int argc, char **argv) {
       {"--dims", "H=4096,...", GS_OPT_STRING, &dims, "these sizes, the others drawn"},
       {"--rounds", "N", GS_OPT_INT, &rounds, "choices of sizes a storage type (default 4)"},
   };
-  const gs_usage usage = {"check", "[NAME...]",
-                          "Holds layers against float64: gradient, kernels, memory, cost. NAME is a "
-                          "shipped layer or a path to a Lua file; none means all shipped layers.",
-                          options, sizeof options / sizeof *options};
+  const gs_usage usage = {
+      "check", "[NAME...]",
+      "Holds layers against float64: gradient, kernels, memory, cost. NAME is a "
+      "shipped layer or a path to a Lua file; none means all shipped layers.",
+      options, sizeof options / sizeof *options};
   int n = 0, ndevices = 0;
   bool helped;
   gs_error err = {0};
@@ -111,8 +108,11 @@ int gs_cmd_check(int argc, char **argv) {
   if (st == GS_OK) st = open_devices(device, devices, &ndevices, &err);
   if (st != GS_OK) return gs_report(&err);
   if (n == 0) n = shipped(names, words);
-  gs_check_options o = {
-      .seed = (uint64_t)seed, .rounds = (int)rounds, .dims = dims, .devices = devices, .ndevices = ndevices};
+  gs_check_options o = {.seed = (uint64_t)seed,
+                        .rounds = (int)rounds,
+                        .dims = dims,
+                        .devices = devices,
+                        .ndevices = ndevices};
   int failed = check_each(words, n, &o);
   for (int k = 0; k < ndevices; k++) gs_device_close(devices[k]);
   printf("%d layers checked, %d failed\n", n, failed);

@@ -1,14 +1,14 @@
-/* cmd_compile.c: `gradsmith compile`: every kernel of a model's training step, for GPUs that need not
- * be here. */
+/* cmd_compile.c: `gradsmith compile`: every kernel of a model's training step, for GPUs that need
+ * not be here. */
 #include "cli/args.h"
 
+#include "base/clock.h"
 #include "device/offline.h"
 #include "model/adapter.h"
 #include "step/step.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct wish {
   const char *model, *archs, *lora;
@@ -38,12 +38,6 @@ static gs_status make_steps(const wish *w, gs_device *d, gs_error *err) {
   return st;
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Prints the table of one architecture; an error when a kernel keeps values in local memory. */
 static gs_status report(const wish *w, const gs_device *d, const char *arch, double seconds,
                         gs_error *err) {
@@ -56,21 +50,21 @@ static gs_status report(const wish *w, const gs_device *d, const char *arch, dou
       printf("  %-48s %3d registers %6d shared %4d local\n", k->entry, k->use.registers,
              k->use.shared_bytes, k->use.local_bytes);
     if (k->use.local_bytes > 0 && st == GS_OK)
-      st = gs_fail(err, GS_ERR_COMPILE, "%s for %s keeps %d bytes a thread in local memory", k->entry,
-                   arch, k->use.local_bytes);
+      st = gs_fail(err, GS_ERR_COMPILE, "%s for %s keeps %d bytes a thread in local memory",
+                   k->entry, arch, k->use.local_bytes);
   }
-  printf("%-8s %d kernels, at most %d registers%s; recorded and compiled in %.1f s\n", arch, n, most,
-         st == GS_OK ? ", no local memory" : "", seconds);
+  printf("%-8s %d kernels, at most %d registers%s; recorded and compiled in %.1f s\n", arch, n,
+         most, st == GS_OK ? ", no local memory" : "", seconds);
   return st;
 }
 
 static gs_status compile_arch(const wish *w, const char *arch, gs_error *err) {
   gs_device *d = NULL;
   gs_device_options o = {.compile_jobs = (int)w->jobs};
-  double start = now();
+  double start = gs_seconds();
   gs_status st = gs_offline_open(arch, &o, &d, err);
   if (st == GS_OK) st = make_steps(w, d, err);
-  if (st == GS_OK) st = report(w, d, arch, now() - start, err);
+  if (st == GS_OK) st = report(w, d, arch, gs_seconds() - start, err);
   if (d) gs_device_close(d);
   return st;
 }
@@ -79,16 +73,18 @@ int gs_cmd_compile(int argc, char **argv) {
   wish w = {.archs = "sm_80,sm_90a,sm_100a", .seq = 2048};
   const gs_option options[] = {
       {"--model", "DIR", GS_OPT_STRING, &w.model, "a model folder"},
-      {"--arch", "LIST", GS_OPT_STRING, &w.archs, "GPU architectures (default sm_80,sm_90a,sm_100a)"},
+      {"--arch", "LIST", GS_OPT_STRING, &w.archs,
+       "GPU architectures (default sm_80,sm_90a,sm_100a)"},
       {"--lora", "r=16,...", GS_OPT_STRING, &w.lora, "as for train"},
       {"--seq", "N", GS_OPT_INT, &w.seq, "tokens a step (default 2048)"},
       {"--jobs", "N", GS_OPT_INT, &w.jobs, "compiling threads (default: one a core)"},
       {"--verbose", NULL, GS_OPT_FLAG, &w.verbose, "one line a kernel"},
   };
-  const gs_usage usage = {"compile", "--model DIR [--arch LIST]",
-                          "Compiles every kernel of a model's training step for GPUs that need not be "
-                          "here, and fails when one spills.",
-                          options, sizeof options / sizeof *options};
+  const gs_usage usage = {
+      "compile", "--model DIR [--arch LIST]",
+      "Compiles every kernel of a model's training step for GPUs that need not be "
+      "here, and fails when one spills.",
+      options, sizeof options / sizeof *options};
   int n;
   bool helped;
   gs_error err = {0};

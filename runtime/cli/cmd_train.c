@@ -1,12 +1,13 @@
 /* cmd_train.c: `gradsmith train`: options, progress, and what Ctrl-C does. */
 #include "cli/args.h"
+
+#include "base/clock.h"
 #include "step/train.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Set by a signal: the only way in which one can tell. */
@@ -98,12 +99,6 @@ static gs_status check(const command *c, gs_error *err) {
   return GS_OK;
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- what is shown ---- */
 
 static void show_start(const gs_device *d, const gs_trainer *t, bool resumed, bool plan) {
@@ -165,12 +160,11 @@ static void log_array(FILE *f, const char *name, const int32_t *v, int n) {
 /* seq > 0: with the row of that many tokens, for who would repeat the step elsewhere. */
 static gs_status log_step(FILE *f, const gs_progress *p, double seconds, int seq, gs_error *err) {
   if (!f) return GS_OK;
-  fprintf(
-      f,
-      "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"labels\": %lld, "
-      "\"tokens\": %lld, \"seconds\": %.6f",
-      (long long)p->step, p->result.loss, p->lr, p->result.grad_norm, (long long)p->result.labels,
-      (long long)p->tokens, seconds);
+  fprintf(f,
+          "{\"step\": %lld, \"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, \"labels\": %lld, "
+          "\"tokens\": %lld, \"seconds\": %.6f",
+          (long long)p->step, p->result.loss, p->lr, p->result.grad_norm,
+          (long long)p->result.labels, (long long)p->tokens, seconds);
   if (seq > 0) {
     log_array(f, "id", p->row->id, seq);
     log_array(f, "label", p->row->label, seq);
@@ -203,17 +197,17 @@ static gs_status run_steps(const command *c, const gs_device *d, gs_trainer *t, 
                            gs_error *err) {
   bool warned = false;
   gs_trainer_about a = gs_trainer_info(t);
-  double begin = now(), loss;
+  double begin = gs_seconds(), loss;
   int64_t first = a.done;
   while (a.done < a.steps && !stop_asked) {
     gs_progress p;
-    double at = now();
+    double at = gs_seconds();
     gs_status s = gs_trainer_step(t, &p, err);
-    double seconds = now() - at;
+    double seconds = gs_seconds() - at;
     if (!s) s = log_step(log, &p, seconds, c->log_rows ? (int)a.settings->seq : 0, err);
     if (s) return s;
     a = gs_trainer_info(t);
-    double each = (now() - begin) / (double)(a.done - first);
+    double each = (gs_seconds() - begin) / (double)(a.done - first);
     if (!c->quiet) show_step(d, &p, a.steps, seconds, each * (double)(a.steps - a.done));
     warn(&p, &warned);
     if (is_due(a.settings->save_every, a.done, a.steps)) s = gs_trainer_save(t, err);

@@ -146,24 +146,12 @@ static gs_status decode(const gs_decs *s, const gs_match *m, pieces *p, gs_error
   for (size_t i = 0; i < s->n && st == GS_OK; i++) {
     const gs_dec *d = &s->v[i];
     switch (d->kind) {
-    case GS_DEC_BYTES:
-      bytes(p);
-      break;
-    case GS_DEC_REPLACE:
-      st = replace(d, m, p, err);
-      break;
-    case GS_DEC_FALLBACK:
-      fallback(p);
-      break;
-    case GS_DEC_FUSE:
-      emit(p, p->text.len > 0 ? p->text.s : "", p->text.len);
-      break;
-    case GS_DEC_STRIP:
-      strip(d, p);
-      break;
-    case GS_DEC_METASPACE:
-      metaspace(d, p);
-      break;
+    case GS_DEC_BYTES: bytes(p); break;
+    case GS_DEC_REPLACE: st = replace(d, m, p, err); break;
+    case GS_DEC_FALLBACK: fallback(p); break;
+    case GS_DEC_FUSE: emit(p, p->text.len > 0 ? p->text.s : "", p->text.len); break;
+    case GS_DEC_STRIP: strip(d, p); break;
+    case GS_DEC_METASPACE: metaspace(d, p); break;
     }
     turn(p);
   }

@@ -1,7 +1,7 @@
 /* device.h: the machine that kernels run on: a CUDA GPU through the driver API, or the emulator.
  *
- * All work goes to one stream, in order. Addresses are 64-bit numbers: of device memory for CUDA, of
- * host memory for the emulator. */
+ * All work goes to one stream, in order. Addresses are 64-bit numbers: of device memory for CUDA,
+ * of host memory for the emulator. */
 #ifndef GS_DEVICE_H
 #define GS_DEVICE_H
 
@@ -10,22 +10,24 @@
 
 typedef uint64_t gs_ptr;
 typedef struct gs_device gs_device;
-typedef struct gs_func gs_func;  /* a compiled kernel; lives as long as its device */
-typedef struct gs_exec gs_exec;  /* captured work, replayed as one */
+typedef struct gs_func gs_func; /* a compiled kernel; lives as long as its device */
+typedef struct gs_exec gs_exec; /* captured work, replayed as one */
 
 typedef struct gs_device_options {
-  bool checked;      /* emulator: bounds, uninitialised reads, races, divergent barriers */
-  bool reverse;      /* emulator: warps and blocks in reverse order (finds hidden races) */
-  int threads;       /* emulator: worker threads; 0: one a core */
-  int compile_jobs;  /* threads that compile; 0: one a core */
-  const char *arch;  /* emulator: kernels are scheduled as for this GPU ("sm_90a"); NULL: its own way */
+  bool checked;     /* emulator: bounds, uninitialised reads, races, divergent barriers */
+  bool reverse;     /* emulator: warps and blocks in reverse order (finds hidden races) */
+  int threads;      /* emulator: worker threads; 0: one a core */
+  int compile_jobs; /* threads that compile; 0: one a core */
+  const char
+      *arch; /* emulator: kernels are scheduled as for this GPU ("sm_90a"); NULL: its own way */
 } gs_device_options;
 
 /* which: "cuda", "emu" or "auto" (CUDA when a GPU and NVRTC are there, else emu). */
-gs_status gs_device_open(const char *which, const gs_device_options *o, gs_device **out, gs_error *err);
+gs_status gs_device_open(const char *which, const gs_device_options *o, gs_device **out,
+                         gs_error *err);
 void gs_device_close(gs_device *d);
 const gs_caps *gs_device_caps(const gs_device *d);
-const char *gs_device_name(const gs_device *d);  /* "NVIDIA H200", "emulator (2 threads)" */
+const char *gs_device_name(const gs_device *d); /* "NVIDIA H200", "emulator (2 threads)" */
 bool gs_device_is_emulator(const gs_device *d);
 
 /* Memory: at least 256-byte aligned. New memory is poisoned (emulator, checked: uninitialised). */
@@ -38,8 +40,8 @@ gs_status gs_device_fill(gs_device *d, gs_ptr to, unsigned char byte, size_t byt
 gs_status gs_device_sync(gs_device *d, gs_error *err);
 size_t gs_device_memory_peak(const gs_device *d); /* bytes allocated at the highest point */
 
-/* Compiles n kernels (several at once) into out[0..n). Equal entries of one device are compiled once.
- * An error carries the compiler's log, the kernel's entry, and where its text was kept. */
+/* Compiles n kernels (several at once) into out[0..n). Equal entries of one device are compiled
+ * once. An error carries the compiler's log, the kernel's entry, and where its text was kept. */
 gs_status gs_device_compile(gs_device *d, const gs_kernel *const *kernels, int n, gs_func **out,
                             gs_error *err);
 
@@ -47,7 +49,7 @@ gs_status gs_device_compile(gs_device *d, const gs_kernel *const *kernels, int n
 typedef struct gs_value {
   enum { GS_VALUE_PTR, GS_VALUE_I64, GS_VALUE_F32 } kind;
   gs_ptr ptr;
-  size_t bytes;      /* extent behind ptr, for the emulator's bounds */
+  size_t bytes; /* extent behind ptr, for the emulator's bounds */
   bool is_read, is_written;
   int64_t i64;
   float f32;
@@ -57,12 +59,12 @@ gs_status gs_device_launch(gs_device *d, gs_func *f, int64_t grid, const gs_valu
 
 /* Row-major C[m,n] = alpha * op(A) * op(B) + beta * C, op(A) is [m,k], op(B) is [k,n]; lda etc. are
  * elements between rows as stored. A and B of one type (f32, bf16, f16), C of that type or f32.
- * Accumulation in f32 (never tf32). beta is 0 or 1; with 0, C is not read; with 1 and a 16-bit C the
- * product may be rounded once before it is added (cuBLASLt does so). The algorithm for a shape is
- * chosen once a device and repeats its bits. */
+ * Accumulation in f32 (never tf32). beta is 0 or 1; with 0, C is not read; with 1 and a 16-bit C
+ * the product may be rounded once before it is added (cuBLASLt does so). The algorithm for a shape
+ * is chosen once a device and repeats its bits. */
 typedef struct gs_gemm {
   int64_t m, n, k;
-  bool ta, tb;             /* stored transposed: A as [k,m], B as [n,k] */
+  bool ta, tb; /* stored transposed: A as [k,m], B as [n,k] */
   gs_ptr a, b, c;
   int64_t lda, ldb, ldc;
   gs_type ab_type, c_type;

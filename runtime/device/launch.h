@@ -6,10 +6,10 @@
 
 /* One bound tensor, in the order of gs_launch_list.bindings. */
 typedef struct gs_bound {
-  gs_ptr ptr;      /* tensors and step scalars */
-  size_t bytes;    /* extent behind ptr */
-  int64_t stride;  /* elements between steps of the first dim */
-  float value;     /* scalars */
+  gs_ptr ptr;     /* tensors and step scalars */
+  size_t bytes;   /* extent behind ptr */
+  int64_t stride; /* elements between steps of the first dim */
+  float value;    /* scalars */
 } gs_bound;
 
 /* Compiled kernels of a launch list. */
@@ -21,8 +21,8 @@ typedef struct gs_compiled {
 /* Bytes of temporary number t for these sizes (of each dim of list->g). */
 size_t gs_launch_temp_bytes(const gs_launch_list *l, int t, const int64_t *sizes);
 
-/* Launches all kernels in order. A result bound in place has the ptr of its partner. temps[i] is memory
- * for temporary i. Launches with an empty grid are skipped. */
+/* Launches all kernels in order. A result bound in place has the ptr of its partner. temps[i] is
+ * memory for temporary i. Launches with an empty grid are skipped. */
 gs_status gs_launch(gs_device *d, const gs_compiled *c, const gs_bound *bound, const int64_t *sizes,
                     const gs_ptr *temps, gs_error *err);
 

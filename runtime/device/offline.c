@@ -107,8 +107,10 @@ static gs_status compile(gs_device *d, const gs_kernel *const *k, int n, gs_func
     if (out[i]) continue;
     out[i] = add(o, k[i]->entry);
     if (!out[i]) st = gs_fail(err, GS_ERR_MEMORY, "out of host memory");
-    sources[fresh++] = (gs_jit_source){.prelude = gs_prelude(false), .text = k[i]->text,
-                                       .entry = k[i]->entry, .arch = o->base.caps->arch};
+    sources[fresh++] = (gs_jit_source){.prelude = gs_prelude(false),
+                                       .text = k[i]->text,
+                                       .entry = k[i]->entry,
+                                       .arch = o->base.caps->arch};
   }
   if (st == GS_OK) st = gs_jit_compile_many(o->jit, sources, fresh, o->jobs, codes, err);
   for (int i = 0; st == GS_OK && i < fresh; i++)
@@ -119,8 +121,8 @@ static gs_status compile(gs_device *d, const gs_kernel *const *k, int n, gs_func
   return st;
 }
 
-static gs_status launch_none(gs_device *d, gs_func *f, int64_t grid, const gs_value *args, int nargs,
-                             gs_error *err) {
+static gs_status launch_none(gs_device *d, gs_func *f, int64_t grid, const gs_value *args,
+                             int nargs, gs_error *err) {
   (void)d, (void)f, (void)grid, (void)args, (void)nargs, (void)err;
   return GS_OK;
 }
@@ -142,13 +144,26 @@ static gs_status exec_none(gs_exec *e, gs_error *err) {
   return GS_OK;
 }
 
-static void exec_free(gs_exec *e) { free(e); }
+static void exec_free(gs_exec *e) {
+  free(e);
+}
 
 static const gs_device_ops offline_ops = {
-    .close = close_offline, .alloc = alloc_none, .free = free_none, .upload = upload_none,
-    .download = download_none, .copy = copy_none, .fill = fill_none, .sync = sync_none,
-    .compile = compile, .launch = launch_none, .gemm = gemm_none, .capture_begin = sync_none,
-    .capture_end = end_none, .exec_launch = exec_none, .exec_free = exec_free,
+    .close = close_offline,
+    .alloc = alloc_none,
+    .free = free_none,
+    .upload = upload_none,
+    .download = download_none,
+    .copy = copy_none,
+    .fill = fill_none,
+    .sync = sync_none,
+    .compile = compile,
+    .launch = launch_none,
+    .gemm = gemm_none,
+    .capture_begin = sync_none,
+    .capture_end = end_none,
+    .exec_launch = exec_none,
+    .exec_free = exec_free,
 };
 
 gs_status gs_offline_open(const char *arch, const gs_device_options *opt, gs_device **out,
@@ -172,7 +187,9 @@ gs_status gs_offline_open(const char *arch, const gs_device_options *opt, gs_dev
   return GS_OK;
 }
 
-int gs_offline_count(const gs_device *d) { return ((const offline *)d)->n; }
+int gs_offline_count(const gs_device *d) {
+  return ((const offline *)d)->n;
+}
 
 const gs_offline_kernel *gs_offline_at(const gs_device *d, int i) {
   return &((const offline *)d)->func[i]->kernel;

@@ -1,6 +1,6 @@
-/* offline.h: a machine that compiles for a GPU which is not here: kernels become machine code and are
- * measured (registers, spills); memory is only counted; launches do nothing. What the step would
- * compile for that GPU is thereby known from the step itself, on any machine with NVRTC. */
+/* offline.h: a machine that compiles for a GPU which is not here: kernels become machine code and
+ * are measured (registers, spills); memory is only counted; launches do nothing. What the step
+ * would compile for that GPU is thereby known from the step itself, on any machine with NVRTC. */
 #ifndef GS_OFFLINE_H
 #define GS_OFFLINE_H
 

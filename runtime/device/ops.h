@@ -10,8 +10,8 @@ struct gs_device {
   const gs_caps *caps;
   bool is_emulator;
   char name[128];
-  size_t bytes_now, bytes_peak;   /* kept by device.c, as is the size of each allocation; */
-  struct gs_device_sizes *sizes;  /* a machine begins them as zero */
+  size_t bytes_now, bytes_peak;  /* kept by device.c, as is the size of each allocation; */
+  struct gs_device_sizes *sizes; /* a machine begins them as zero */
 };
 
 typedef struct gs_device_ops {
@@ -23,7 +23,8 @@ typedef struct gs_device_ops {
   gs_status (*copy)(gs_device *d, gs_ptr to, gs_ptr from, size_t bytes, gs_error *err);
   gs_status (*fill)(gs_device *d, gs_ptr to, unsigned char byte, size_t bytes, gs_error *err);
   gs_status (*sync)(gs_device *d, gs_error *err);
-  gs_status (*compile)(gs_device *d, const gs_kernel *const *k, int n, gs_func **out, gs_error *err);
+  gs_status (*compile)(gs_device *d, const gs_kernel *const *k, int n, gs_func **out,
+                       gs_error *err);
   gs_status (*launch)(gs_device *d, gs_func *f, int64_t grid, const gs_value *args, int nargs,
                       gs_error *err);
   gs_status (*gemm)(gs_device *d, const gs_gemm *g, gs_error *err);
@@ -40,7 +41,8 @@ struct gs_exec {
 
 gs_status gs_emu_open(const gs_device_options *o, gs_device **out, gs_error *err);
 gs_status gs_cuda_open(const gs_device_options *o, gs_device **out, gs_error *err);
-/* True when a driver, a GPU and NVRTC are there; `why` (cap bytes) says what is missing otherwise. */
+/* True when a driver, a GPU and NVRTC are there; `why` (cap bytes) says what is missing otherwise.
+ */
 bool gs_cuda_available(char *why, size_t cap);
 
 #endif

@@ -61,19 +61,13 @@ static const struct {
 static bool is_empty(const json_t *v) {
   switch (json_typeof(v)) {
   case JSON_NULL:
-  case JSON_FALSE:
-    return true;
+  case JSON_FALSE: return true;
   case JSON_INTEGER:
-  case JSON_REAL:
-    return json_number_value(v) == 0;
-  case JSON_STRING:
-    return json_string_length(v) == 0;
-  case JSON_ARRAY:
-    return json_array_size(v) == 0;
-  case JSON_OBJECT:
-    return json_object_size(v) == 0;
-  default:
-    return false;
+  case JSON_REAL: return json_number_value(v) == 0;
+  case JSON_STRING: return json_string_length(v) == 0;
+  case JSON_ARRAY: return json_array_size(v) == 0;
+  case JSON_OBJECT: return json_object_size(v) == 0;
+  default: return false;
   }
 }
 

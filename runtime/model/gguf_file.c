@@ -337,20 +337,11 @@ static bool int_at(gs_gguf_kind kind, const unsigned char *p, int64_t *out) {
     *out = (int64_t)v;
     return true;
   }
-  case GS_GGUF_I8:
-    *out = (signed char)*p;
-    return true;
-  case GS_GGUF_I16:
-    *out = (int16_t)little(p, 2);
-    return true;
-  case GS_GGUF_I32:
-    *out = (int32_t)little(p, 4);
-    return true;
-  case GS_GGUF_I64:
-    *out = (int64_t)little(p, 8);
-    return true;
-  default:
-    return false;
+  case GS_GGUF_I8: *out = *p < 128 ? *p : *p - 256; return true;
+  case GS_GGUF_I16: *out = (int16_t)little(p, 2); return true;
+  case GS_GGUF_I32: *out = (int32_t)little(p, 4); return true;
+  case GS_GGUF_I64: *out = (int64_t)little(p, 8); return true;
+  default: return false;
   }
 }
 

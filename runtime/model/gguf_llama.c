@@ -172,18 +172,12 @@ static const struct {
 
 static int64_t extent_of(const gs_llama *m, extent e) {
   switch (e) {
-  case HIDDEN:
-    return m->hidden;
-  case FFN:
-    return m->ffn;
-  case Q_ROWS:
-    return m->heads * m->head_dim;
-  case KV_ROWS:
-    return m->kv_heads * m->head_dim;
-  case VOCAB_ROWS:
-    return m->vocab;
-  default:
-    return 1;
+  case HIDDEN: return m->hidden;
+  case FFN: return m->ffn;
+  case Q_ROWS: return m->heads * m->head_dim;
+  case KV_ROWS: return m->kv_heads * m->head_dim;
+  case VOCAB_ROWS: return m->vocab;
+  default: return 1;
   }
 }
 

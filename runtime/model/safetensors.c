@@ -318,6 +318,7 @@ static gs_status match_index(gs_weights *w, const char *dir, const json_t *map, 
   json_object_foreach((json_t *)(uintptr_t)map, name, v) {
     const entry *e = find_entry(w, name);
     int s = shard_of(w, dir, json_string_value(v), &st, err);
+    if (s < 0) return st;
     if (!e || e->shard != s)
       return gs_fail(err, GS_ERR_INPUT,
                      "%s/" INDEX ": tensor \"%s\" is not in %s, which the index names "

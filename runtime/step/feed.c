@@ -1,21 +1,15 @@
 /* feed.c: shuffled, packed, one row at a time. */
 #include "step/feed.h"
 
+#include "base/random.h"
+
 #include <stdlib.h>
 
-/* splitmix64 (Steele, Lea, Flood 2014): state advances by a constant, output is mixed. */
-static uint64_t next_random(uint64_t *state) {
-  uint64_t z = *state += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 void gs_shuffle(int *order, int n, uint64_t seed, int64_t epoch) {
-  uint64_t key = seed, state = next_random(&key) ^ ((uint64_t)epoch * 0xd1342543de82ef95u);
+  uint64_t key = seed, state = gs_random_next(&key) ^ ((uint64_t)epoch * 0xd1342543de82ef95u);
   for (int i = 0; i < n; i++) order[i] = i;
   for (int i = n - 1; i > 0; i--) { /* Fisher and Yates */
-    int k = (int)(next_random(&state) % (uint64_t)(i + 1));
+    int k = (int)(gs_random_next(&state) % (uint64_t)(i + 1));
     int t = order[i];
     order[i] = order[k];
     order[k] = t;

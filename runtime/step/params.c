@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/half.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,22 +27,15 @@ struct gs_params {
 
 /* ---- random numbers by a counter ---- */
 
-/* splitmix64's finaliser: a bijection that mixes all bits (Steele, Lea, Flood 2014). */
-static uint64_t mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 static uint64_t hash_name(uint64_t h, const char *s) {
-  for (; *s; s++) h = mix(h ^ (unsigned char)*s) + 0x9e3779b97f4a7c15u;
+  for (; *s; s++) h = gs_random_mix(h ^ (unsigned char)*s) + GS_RANDOM_STEP;
   return h;
 }
 
 /* Uniform in (-bound, bound), from 24 bits. */
 static void fill_uniform(float *out, int64_t n, double bound, uint64_t key) {
   for (int64_t i = 0; i < n; i++) {
-    uint64_t bits = mix(key + (uint64_t)i * 0x9e3779b97f4a7c15u) >> 40;
+    uint64_t bits = gs_random_mix(key + (uint64_t)i * GS_RANDOM_STEP) >> 40;
     out[i] = (float)(((double)bits + 0.5) / 8388608.0 * bound - bound);
   }
 }
@@ -117,7 +111,7 @@ static gs_status initialise(gs_params *p, uint64_t seed, gs_error *err) {
   for (int i = 0; i < p->n; i++) {
     const gs_adapter *a = &p->adapters[i];
     fill_uniform(master + a->a, p->lora.r * a->module.in, 1 / sqrt((double)a->module.in),
-                 hash_name(mix(seed), p->names[2 * i]));
+                 hash_name(gs_random_mix(seed), p->names[2 * i]));
   }
   gs_status s = gs_params_write(p, GS_MASTER, master, err);
   free(master);

@@ -22,19 +22,10 @@ void gs_record_free(gs_record *r) {
   if (r) gs_arena_free(r->arena);
 }
 
-/* Room for one more of an array in the arena; the old array is left behind. */
-static void *grown(gs_arena *a, void *old, int n, int *cap, size_t size) {
-  if (n < *cap) return old;
-  *cap = *cap ? 2 * *cap : 256;
-  void *p = gs_arena_alloc(a, (size_t)*cap * size);
-  if (n) memcpy(p, old, (size_t)n * size);
-  return p;
-}
-
 /* ---- variables ---- */
 
 int gs_record_var(gs_record *r, const char *name, gs_type type, int ndims, const int64_t *shape) {
-  r->vars = grown(r->arena, r->vars, r->nvars, &r->cap_vars, sizeof *r->vars);
+  r->vars = gs_arena_room(r->arena, r->vars, r->nvars, &r->cap_vars, sizeof *r->vars);
   gs_var *v = &r->vars[r->nvars];
   *v = (gs_var){.name = gs_arena_strdup(r->arena, name),
                 .type = type,
@@ -87,7 +78,7 @@ const char *gs_var_text(const gs_var *v, char *out, size_t cap) {
 /* ---- actions ---- */
 
 gs_act *gs_record_act(gs_record *r, gs_act_kind kind, const char *what, int nuses) {
-  r->acts = grown(r->arena, r->acts, r->nacts, &r->cap_acts, sizeof *r->acts);
+  r->acts = gs_arena_room(r->arena, r->acts, r->nacts, &r->cap_acts, sizeof *r->acts);
   gs_act *a = &r->acts[r->nacts++];
   *a = (gs_act){.kind = kind, .what = gs_arena_strdup(r->arena, what), .nuses = nuses};
   a->uses = GS_NEW_N(r->arena, gs_use, nuses + 1);

@@ -37,7 +37,10 @@ static void out_of_instructions(lua_State *L, lua_Debug *d) {
 /* Loads and runs an asset; its result is on the stack. */
 static void run_asset(lua_State *L, const char *path) {
   const gs_asset *f = gs_asset_find(path);
-  if (!f) luaL_error(L, "there is no module %s", path);
+  if (!f) {
+    luaL_error(L, "there is no module %s", path);
+    return; /* not reached */
+  }
   lua_pushfstring(L, "@%s", path);
   if (luaL_loadbufferx(L, f->data, f->len, lua_tostring(L, -1), "t") != LUA_OK) lua_error(L);
   lua_call(L, 0, 1);
@@ -107,23 +110,12 @@ static void push_json(lua_State *L, const json_t *v) {
       lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return;
-  case JSON_STRING:
-    lua_pushstring(L, json_string_value(v));
-    return;
-  case JSON_INTEGER:
-    lua_pushinteger(L, json_integer_value(v));
-    return;
-  case JSON_REAL:
-    lua_pushnumber(L, json_real_value(v));
-    return;
-  case JSON_TRUE:
-    lua_pushboolean(L, 1);
-    return;
-  case JSON_FALSE:
-    lua_pushboolean(L, 0);
-    return;
-  case JSON_NULL:
-    break;
+  case JSON_STRING: lua_pushstring(L, json_string_value(v)); return;
+  case JSON_INTEGER: lua_pushinteger(L, json_integer_value(v)); return;
+  case JSON_REAL: lua_pushnumber(L, json_real_value(v)); return;
+  case JSON_TRUE: lua_pushboolean(L, 1); return;
+  case JSON_FALSE: lua_pushboolean(L, 0); return;
+  case JSON_NULL: break;
   }
   lua_pushnil(L);
 }

@@ -109,7 +109,7 @@ static int step_layer(lua_State *L) {
   gs_script *s = gs_script_of(L);
   gs_record *r = recording(L);
   const char *name = luaL_checkstring(L, 1);
-  gs_named args[MAX_NAMED], options[MAX_NAMED];
+  gs_named args[MAX_NAMED] = {0}, options[MAX_NAMED] = {0};
   int nargs = read_named(L, 2, args, false), noptions = read_named(L, 3, options, true);
   sort_named(options, noptions);
   gs_call *c;

@@ -213,8 +213,8 @@ typedef struct gemm_case {
   float alpha, beta;
 } gemm_case;
 
-/* f32 sums of k products in any order, then one rounding to the result's type; where C is added to, one
- * more of the product before (device.h). */
+/* f32 sums of k products in any order, then one rounding to the result's type; where C is added to,
+ * one more of the product before (device.h). */
 static double bound(const gemm_case *g, double magnitude, double product, double value) {
   double unit = g->c == GS_F32 ? ldexp(1, -24) : g->c == GS_F16 ? ldexp(1, -11) : ldexp(1, -8);
   double rounded = fabs(value) + (g->beta != 0 && g->c != GS_F32 ? fabs(product) : 0);
@@ -232,8 +232,8 @@ static bool compare(const gemm_case *g, const matrix *a, const matrix *b, const 
       }
       double old = g->beta != 0 ? at(before, i, j) : 0;
       double want = (double)g->alpha * sum + old, got = at(after, i, j);
-      double allowed = bound(g, fabs((double)g->alpha) * magnitude + fabs(old),
-                             (double)g->alpha * sum, want);
+      double allowed =
+          bound(g, fabs((double)g->alpha) * magnitude + fabs(old), (double)g->alpha * sum, want);
       NEED(fabs(got - want) <= allowed, "C[%lld,%lld] = %.9g, not %.9g (allowed %.3g)",
            (long long)i, (long long)j, got, want, allowed);
     }

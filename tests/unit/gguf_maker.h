@@ -234,26 +234,13 @@ static inline double m_value_32(int id, const unsigned char *b, int i, double *s
   static const double fp4[16] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
   double d = m_half(b), v, m = 0;
   switch (id) {
-  case 2:
-    v = d * (m_q4(b + 2, i) - 8);
-    break;
-  case 3:
-    v = d * m_q4(b + 4, i), m = m_half(b + 2);
-    break;
-  case 6:
-    v = d * (m_q4(b + 6, i) + 16 * m_bits(b + 2, i, 1) - 16);
-    break;
-  case 7:
-    v = d * (m_q4(b + 8, i) + 16 * m_bits(b + 4, i, 1)), m = m_half(b + 2);
-    break;
-  case 8:
-    v = d * (b[2 + i] > 127 ? b[2 + i] - 256 : b[2 + i]);
-    break;
-  case 20:
-    v = d * code[m_q4(b + 2, i)];
-    break;
-  default:
-    v = ldexp(fp4[m_q4(b + 1, i)], b[0] - 127); /* 39 */
+  case 2: v = d * (m_q4(b + 2, i) - 8); break;
+  case 3: v = d * m_q4(b + 4, i), m = m_half(b + 2); break;
+  case 6: v = d * (m_q4(b + 6, i) + 16 * m_bits(b + 2, i, 1) - 16); break;
+  case 7: v = d * (m_q4(b + 8, i) + 16 * m_bits(b + 4, i, 1)), m = m_half(b + 2); break;
+  case 8: v = d * (b[2 + i] > 127 ? b[2 + i] - 256 : b[2 + i]); break;
+  case 20: v = d * code[m_q4(b + 2, i)]; break;
+  default: v = ldexp(fp4[m_q4(b + 1, i)], b[0] - 127); /* 39 */
   }
   *size = fabs(v) + fabs(m);
   return v + m;

@@ -4,6 +4,7 @@
 #define GRAPH_CASE_H
 
 #include "base/half.h"
+#include "base/random.h"
 #include "graph/graph.h"
 
 #include <math.h>
@@ -20,25 +21,23 @@ typedef struct graph_case {
   uint64_t seed, state;
   gs_arena *a;
   gs_graph *g;
-  bool distinct;                   /* no value twice: ties are kinks */
+  bool distinct; /* no value twice: ties are kinks */
   int64_t sizes[GS_MAX_DIMS];
-  int T, H, two, h, V, U, S, R;    /* T, R outer; H = two*h; U like V; S a slice of H; R like T */
+  int T, H, two, h, V, U, S, R; /* T, R outer; H = two*h; U like V; S a slice of H; R like T */
   double *data[TENSORS];
-  gs_id pool[POOL];                /* real values, finite and moderate */
+  gs_id pool[POOL]; /* real values, finite and moderate */
   int n;
-  gs_id x[4];                      /* the differentiable inputs */
+  gs_id x[4]; /* the differentiable inputs */
   int nx;
-  gs_id label, ok;                 /* integer [T], partly -100; where it is not */
+  gs_id label, ok; /* integer [T], partly -100; where it is not */
 } graph_case;
 
 static inline uint64_t next_random(graph_case *c) {
-  c->state += 0x9e3779b97f4a7c15u;
-  uint64_t z = c->state;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+  return gs_random_next(&c->state);
 }
-static inline int below(graph_case *c, int n) { return (int)(next_random(c) % (uint64_t)n); }
+static inline int below(graph_case *c, int n) {
+  return (int)(next_random(c) % (uint64_t)n);
+}
 static inline double uniform(graph_case *c) {
   return (double)(next_random(c) >> 11) * 0x1p-53;
 }
@@ -128,11 +127,11 @@ static inline gs_id any(graph_case *c) {
 }
 
 static inline gs_id case_map(graph_case *c) {
-  static const gs_op unary[] = {GS_OP_NEG, GS_OP_ABS, GS_OP_EXP, GS_OP_LOG, GS_OP_SQRT,
-                                GS_OP_RSQRT, GS_OP_TANH, GS_OP_SIGMOID, GS_OP_SIN, GS_OP_COS,
-                                GS_OP_ERF, GS_OP_FLOOR, GS_OP_STOP};
-  static const gs_op binary[] = {GS_OP_ADD, GS_OP_SUB, GS_OP_MUL, GS_OP_DIV, GS_OP_MIN, GS_OP_MAX,
-                                 GS_OP_ADD, GS_OP_MUL, GS_OP_POW, GS_OP_SUB};
+  static const gs_op unary[] = {GS_OP_NEG,   GS_OP_ABS,   GS_OP_EXP,     GS_OP_LOG, GS_OP_SQRT,
+                                GS_OP_RSQRT, GS_OP_TANH,  GS_OP_SIGMOID, GS_OP_SIN, GS_OP_COS,
+                                GS_OP_ERF,   GS_OP_FLOOR, GS_OP_STOP};
+  static const gs_op binary[] = {GS_OP_ADD, GS_OP_SUB, GS_OP_MUL, GS_OP_DIV, GS_OP_MIN,
+                                 GS_OP_MAX, GS_OP_ADD, GS_OP_MUL, GS_OP_POW, GS_OP_SUB};
   static const double powers[] = {2, 3, -1, -2, 0.5, -0.5, 1.7, -0.3, 4, 0, 1};
   static const gs_type types[] = {GS_BF16, GS_F16, GS_F32};
   gs_id a = any(c), b = any(c);
@@ -221,8 +220,11 @@ static inline gs_id case_gather(graph_case *c) {
 static inline void case_grow(graph_case *c, int steps) {
   for (int i = 0; i < steps; i++) {
     int r = below(c, 10);
-    keep(c, r < 4 ? case_map(c) : r < 5 ? case_where(c) : r < 7 ? case_reduce(c)
-            : r < 9 ? case_view(c) : case_gather(c));
+    keep(c, r < 4   ? case_map(c)
+            : r < 5 ? case_where(c)
+            : r < 7 ? case_reduce(c)
+            : r < 9 ? case_view(c)
+                    : case_gather(c));
   }
 }
 
@@ -230,7 +232,7 @@ static inline void case_grow(graph_case *c, int steps) {
 
 typedef struct reference {
   graph_case *c;
-  bool f32;         /* emulate f32, each operation wrong by up to what the table allows */
+  bool f32; /* emulate f32, each operation wrong by up to what the table allows */
   long calls, limit;
   int64_t at[GS_MAX_DIMS];
 } reference;
@@ -260,10 +262,14 @@ static inline double ref_reduce(reference *r, const gs_node *n) {
     for (int k = 0; k < nd; k++) r->at[d[k]] = 0;
     for (int k = 0; k >= 0;) {
       double v = ref_value(r, n->arg[0]);
-      if (n->op == GS_OP_RMIN) top = fmin(top, v);
-      else if (n->op == GS_OP_RMAX || (n->op == GS_OP_LOGSUMEXP && pass == 0)) top = fmax(top, v);
-      else if (n->op == GS_OP_SUM) sum = r->f32 ? (float)(sum + v) : sum + v;
-      else sum += r->f32 ? (double)expf((float)(v - top)) : exp(v - top);
+      if (n->op == GS_OP_RMIN)
+        top = fmin(top, v);
+      else if (n->op == GS_OP_RMAX || (n->op == GS_OP_LOGSUMEXP && pass == 0))
+        top = fmax(top, v);
+      else if (n->op == GS_OP_SUM)
+        sum = r->f32 ? (float)(sum + v) : sum + v;
+      else
+        sum += r->f32 ? (double)expf((float)(v - top)) : exp(v - top);
       if (r->f32) sum = (float)sum;
       for (k = nd - 1; k >= 0; k--) {
         if (++r->at[d[k]] < r->c->sizes[gs_graph_dim_root(r->c->g, d[k])]) break;

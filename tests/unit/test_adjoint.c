@@ -149,8 +149,12 @@ static void random_adjoints(bool simplify, int rounds) {
             skipped);
 }
 
-Test(adjoint, agrees_with_central_differences) { random_adjoints(false, 60); }
-Test(adjoint, agrees_when_simplified) { random_adjoints(true, 60); }
+Test(adjoint, agrees_with_central_differences) {
+  random_adjoints(false, 60);
+}
+Test(adjoint, agrees_when_simplified) {
+  random_adjoints(true, 60);
+}
 
 /* One view or operation after another, alone, so that none hides behind chance. */
 Test(adjoint, each_operation_alone) {
@@ -160,8 +164,10 @@ Test(adjoint, each_operation_alone) {
     case_begin(&c, fresh_seed(k), true);
     for (int step = 0; step < 40; step++) {
       int before = c.n;
-      keep(&c, step % 4 == 0 ? case_view(&c) : step % 4 == 1 ? case_gather(&c)
-               : step % 4 == 2 ? case_reduce(&c) : case_where(&c));
+      keep(&c, step % 4 == 0   ? case_view(&c)
+               : step % 4 == 1 ? case_gather(&c)
+               : step % 4 == 2 ? case_reduce(&c)
+                               : case_where(&c));
       if (c.n > before) check_root(&c, c.pool[c.n - 1], false, &checked, &skipped);
       c.n = before; /* the next starts from the inputs again */
     }

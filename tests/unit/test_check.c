@@ -38,7 +38,8 @@ static const char *break_kernel(void *context, const gs_kernel *k) {
   return t->s;
 }
 
-/* Checks a layer on the emulator with every check on, its kernels broken by b (NULL: as they are). */
+/* Checks a layer on the emulator with every check on, its kernels broken by b (NULL: as they are).
+ */
 static gs_status check(const char *layer, const char *dims, breaker *b, gs_error *err) {
   gs_author *a = NULL;
   gs_device *d = NULL;
@@ -69,7 +70,8 @@ static void fails(const char *layer, const char *dims, breaker *b, const char *b
   cr_assert(!b || b->hits > 0, "nothing was broken in %s: '%s' is not there", layer, b->from);
   cr_assert(st == GS_ERR_CHECK, "%s with '%s' was not caught (%d %s)", layer, b ? b->to : "", st,
             err.message);
-  cr_assert(strstr(err.message, because), "%s: '%s' does not say '%s'", layer, err.message, because);
+  cr_assert(strstr(err.message, because), "%s: '%s' does not say '%s'", layer, err.message,
+            because);
 }
 
 Test(check, right_layers_pass) {
@@ -125,9 +127,9 @@ Test(check, unwritten_output) {
 }
 
 /* A block's sum written out, so that each of its two barriers can be taken away. */
-#define SUM_BY_HAND(first, second)                                                              \
-  "gs_sum_by_hand = GS_WARP_SUM(sum1_acc[0]);\n"                                                \
-  "  if (GS_LANE == 0) scratch[GS_WARP] = gs_sum_by_hand;\n  " first                            \
+#define SUM_BY_HAND(first, second)                                                                 \
+  "gs_sum_by_hand = GS_WARP_SUM(sum1_acc[0]);\n"                                                   \
+  "  if (GS_LANE == 0) scratch[GS_WARP] = gs_sum_by_hand;\n  " first                               \
   "\n  f32 sum1 = 0.0f;\n  for (int w = 0; w < WARPS; w++) sum1 += scratch[w];\n  " second
 
 static void by_hand(breaker *b, const char *barriers) {

@@ -1,7 +1,7 @@
 /* uses: gs_step gs_model gs_device */
-/* Every kernel of the training, evaluation and generation steps of real model shapes compiles for GPUs
- * that are not here, and keeps nothing in local memory. One layer is enough: all layers share their
- * kernels. The weights are a hole in a file: nobody reads them. */
+/* Every kernel of the training, evaluation and generation steps of real model shapes compiles for
+ * GPUs that are not here, and keeps nothing in local memory. One layer is enough: all layers share
+ * their kernels. The weights are a hole in a file: nobody reads them. */
 #include "device/offline.h"
 #include "step/step.h"
 
@@ -31,7 +31,8 @@ typedef struct header {
 
 static void add(header *h, const char *name, size_t rows, size_t cols) {
   size_t bytes = 2 * rows * (cols ? cols : 1);
-  gs_text_printf(&h->t, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%zu", h->at ? "," : "{", name, rows);
+  gs_text_printf(&h->t, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%zu", h->at ? "," : "{", name,
+                 rows);
   if (cols) gs_text_printf(&h->t, ",%zu", cols);
   gs_text_printf(&h->t, "],\"data_offsets\":[%zu,%zu]}", h->at, h->at + bytes);
   h->at += bytes;
@@ -71,20 +72,23 @@ static void write_model(const char *dir, const shape *s) {
   gs_text t = {0};
   char path[640];
   gs_error err = {0};
-  gs_text_printf(&t,
-                 "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":%d,"
-                 "\"intermediate_size\":%d,\"num_hidden_layers\":1,\"num_attention_heads\":%d,"
-                 "\"num_key_value_heads\":%d,\"vocab_size\":%d,\"rms_norm_eps\":1e-5,"
-                 "\"rope_theta\":500000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":%s,"
-                 "\"max_position_embeddings\":8192}",
-                 s->hidden, s->ffn, s->heads, s->kv, s->vocab, s->tied ? "true" : "false");
+  gs_text_printf(
+      &t,
+      "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":%d,"
+      "\"intermediate_size\":%d,\"num_hidden_layers\":1,\"num_attention_heads\":%d,"
+      "\"num_key_value_heads\":%d,\"vocab_size\":%d,\"rms_norm_eps\":1e-5,"
+      "\"rope_theta\":500000.0,\"hidden_act\":\"silu\",\"tie_word_embeddings\":%s,"
+      "\"max_position_embeddings\":8192}",
+      s->hidden, s->ffn, s->heads, s->kv, s->vocab, s->tied ? "true" : "false");
   snprintf(path, sizeof path, "%s/config.json", dir);
   cr_assert(gs_file_write(path, t.s, t.len, &err) == GS_OK, "%s", err.message);
   gs_text_free(&t);
   write_weights(dir, s);
 }
 
-static void must(gs_status st, const gs_error *err) { cr_assert(st == GS_OK, "%s", err->message); }
+static void must(gs_status st, const gs_error *err) {
+  cr_assert(st == GS_OK, "%s", err->message);
+}
 
 static void make_steps(gs_device *d, const char *dir) {
   static const gs_step_mode modes[] = {GS_STEP_TRAIN, GS_STEP_EVAL, GS_STEP_INFER};
@@ -133,9 +137,19 @@ static void compile_for(const char *arch) {
   }
 }
 
-Test(compile, sm_80) { compile_for("sm_80"); }
-Test(compile, sm_90a) { compile_for("sm_90a"); }
-Test(compile, sm_100a) { compile_for("sm_100a"); }
+Test(compile, sm_80) {
+  compile_for("sm_80");
+}
+Test(compile, sm_90a) {
+  compile_for("sm_90a");
+}
+Test(compile, sm_100a) {
+  compile_for("sm_100a");
+}
 /* The consumer parts, which many fine-tuners own. */
-Test(compile, sm_89) { compile_for("sm_89"); }
-Test(compile, sm_120a) { compile_for("sm_120a"); }
+Test(compile, sm_89) {
+  compile_for("sm_89");
+}
+Test(compile, sm_120a) {
+  compile_for("sm_120a");
+}

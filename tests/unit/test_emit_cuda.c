@@ -1,6 +1,6 @@
 /* uses: gs_device gs_jit gs_emit gs_author gs_graph gs_assets */
-/* Every shipped layer's kernels, compiled by NVRTC for three architectures at the sizes of real models: they
- * compile, and none spills. Skipped, with a line, where there is no NVRTC. */
+/* Every shipped layer's kernels, compiled by NVRTC for three architectures at the sizes of real
+ * models: they compile, and none spills. Skipped, with a line, where there is no NVRTC. */
 #include "device/offline.h"
 #include "lua/layer.h"
 
@@ -82,6 +82,12 @@ static void compile_all(const char *arch, gs_type dtype) {
   gs_device_close(d);
 }
 
-Test(cuda, sm_80_f16, .timeout = 300) { compile_all("sm_80", GS_F16); }
-Test(cuda, sm_90a_bf16, .timeout = 300) { compile_all("sm_90a", GS_BF16); }
-Test(cuda, sm_100a_f32, .timeout = 300) { compile_all("sm_100a", GS_F32); }
+Test(cuda, sm_80_f16, .timeout = 300) {
+  compile_all("sm_80", GS_F16);
+}
+Test(cuda, sm_90a_bf16, .timeout = 300) {
+  compile_all("sm_90a", GS_BF16);
+}
+Test(cuda, sm_100a_f32, .timeout = 300) {
+  compile_all("sm_100a", GS_F32);
+}

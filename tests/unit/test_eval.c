@@ -41,8 +41,12 @@ static void random_graphs(bool f32, int rounds) {
   cr_assert(compared > 20 * rounds, "only %ld elements compared", compared);
 }
 
-Test(eval, values_agree_with_recursion) { random_graphs(false, 60); }
-Test(eval, bound_holds_for_f32) { random_graphs(true, 120); }
+Test(eval, values_agree_with_recursion) {
+  random_graphs(false, 60);
+}
+Test(eval, bound_holds_for_f32) {
+  random_graphs(true, 120);
+}
 
 /* A bound that is far too wide shows nothing: the f32 error of a row norm stays within a few
  * hundred units, and so must the bound. */
@@ -173,8 +177,9 @@ Test(eval, large_reductions_are_quick, .timeout = 20) {
   gs_node r = {.op = GS_OP_RENAME, .nargs = 1, .arg = {k}, .dim = {T, S}};
   gs_id ks = gs_apply(g, &r, NULL);
   gs_id score = gs_reduce(g, GS_OP_SUM, gs_op2(g, GS_OP_MUL, q, ks), (gs_dims)1 << D);
-  gs_id p = gs_op1(g, GS_OP_EXP, gs_op2(g, GS_OP_SUB, score,
-                   gs_reduce(g, GS_OP_LOGSUMEXP, score, (gs_dims)1 << S)));
+  gs_id p =
+      gs_op1(g, GS_OP_EXP,
+             gs_op2(g, GS_OP_SUB, score, gs_reduce(g, GS_OP_LOGSUMEXP, score, (gs_dims)1 << S)));
   gs_id o = gs_reduce(g, GS_OP_SUM, gs_op2(g, GS_OP_MUL, p, ks), (gs_dims)1 << S);
   int64_t sizes[] = {67, 2, 2, 16, 67};
   double *qs = calloc(67 * 64, sizeof *qs), *kd = calloc(67 * 32, sizeof *kd);

@@ -133,18 +133,12 @@ static const struct {
 
 static uint64_t extent(const shape *s, char c) {
   switch (c) {
-  case 'h':
-    return s->hidden;
-  case 'f':
-    return s->ffn;
-  case 'k':
-    return s->hidden / s->heads * s->kv;
-  case 'v':
-    return s->vocab;
-  case 'q':
-    return s->hidden;
-  default:
-    return 0;
+  case 'h': return s->hidden;
+  case 'f': return s->ffn;
+  case 'k': return s->hidden / s->heads * s->kv;
+  case 'v': return s->vocab;
+  case 'q': return s->hidden;
+  default: return 0;
   }
 }
 

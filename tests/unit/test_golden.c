@@ -23,7 +23,9 @@ typedef struct golden {
   gs_weights *adapter, *batch, *expected, *exact;
 } golden;
 
-static void must(gs_status st, const gs_error *err) { cr_assert(st == GS_OK, "%s", err->message); }
+static void must(gs_status st, const gs_error *err) {
+  cr_assert(st == GS_OK, "%s", err->message);
+}
 
 static const char *in(const golden *g, const char *name) {
   static char path[640];
@@ -67,8 +69,10 @@ static const void *tensor(const gs_weights *w, const char *name) {
 }
 
 static gs_batch batch_of(const golden *g) {
-  return (gs_batch){.id = tensor(g->batch, "id"), .label = tensor(g->batch, "label"),
-                    .position = tensor(g->batch, "position"), .start = tensor(g->batch, "start")};
+  return (gs_batch){.id = tensor(g->batch, "id"),
+                    .label = tensor(g->batch, "label"),
+                    .position = tensor(g->batch, "position"),
+                    .start = tensor(g->batch, "start")};
 }
 
 static double largest(const float *v, int64_t n) {
@@ -119,8 +123,8 @@ static void check_values(const char *name, gs_type dtype) {
   gs_error err = {0};
   gs_step *s;
   gs_step_result r;
-  gs_step_options o = {.mode = GS_STEP_GRADIENT, .tokens = T, .optimizer = gs_adamw_default(),
-                       .keep_logits = true};
+  gs_step_options o = {
+      .mode = GS_STEP_GRADIENT, .tokens = T, .optimizer = gs_adamw_default(), .keep_logits = true};
   gs_batch b = batch_of(&g);
   must(gs_step_new(g.m, g.p, &o, &s, &err), &err);
   must(gs_step_run(s, &b, 0, 1, &r, &err), &err);
@@ -130,7 +134,8 @@ static void check_values(const char *name, gs_type dtype) {
   compare(&g, "loss", &loss, 1);
   check_gradients(&g);
   gs_step_free(s);
-  /* The loss takes the logits' memory for its gradient: read them from a step without a gradient. */
+  /* The loss takes the logits' memory for its gradient: read them from a step without a gradient.
+   */
   o.mode = GS_STEP_EVAL;
   must(gs_step_new(g.m, g.p, &o, &s, &err), &err);
   must(gs_step_run(s, &b, 0, 1, &r, &err), &err);
@@ -141,11 +146,15 @@ static void check_values(const char *name, gs_type dtype) {
   close_golden(&g);
 }
 
-Test(golden, float32_values) { check_values("f32", GS_F32); }
-Test(golden, bfloat16_values) { check_values("bf16", GS_BF16); }
+Test(golden, float32_values) {
+  check_values("f32", GS_F32);
+}
+Test(golden, bfloat16_values) {
+  check_values("bf16", GS_BF16);
+}
 
-/* f32: every step within `bound` of peft. bf16: over the steps, no further from the float64 run than
- * `bound` times what peft is. */
+/* f32: every step within `bound` of peft. bf16: over the steps, no further from the float64 run
+ * than `bound` times what peft is. */
 static void check_steps(const char *name, gs_type dtype, const char *which, double clip,
                         double bound) {
   golden g = open_golden(name, dtype);
@@ -171,8 +180,8 @@ static void check_steps(const char *name, gs_type dtype, const char *which, doub
       mine = fmax(mine, fabs(r.loss - e) / e);
       theirs = fmax(theirs, fabs(want - e) / e);
     } else {
-      cr_assert(fabs(r.loss - want) <= bound * want, "step %zu: loss %.8g, peft %.8g", i + 1, r.loss,
-                want);
+      cr_assert(fabs(r.loss - want) <= bound * want, "step %zu: loss %.8g, peft %.8g", i + 1,
+                r.loss, want);
     }
   }
   cr_assert(mine <= bound * theirs, "off the float64 run by %.3g, peft by %.3g", mine, theirs);
@@ -181,9 +190,14 @@ static void check_steps(const char *name, gs_type dtype, const char *which, doub
   close_golden(&g);
 }
 
-Test(golden, float32_twenty_steps) { check_steps("f32", GS_F32, "losses", 0, 1e-5); }
+Test(golden, float32_twenty_steps) {
+  check_steps("f32", GS_F32, "losses", 0, 1e-5);
+}
 Test(golden, float32_twenty_steps_clipped) {
   check_steps("f32", GS_F32, "losses_clipped", 0.02, 1e-5);
 }
-/* Twice: the matrix products read bf16 copies of A and B and round x·Aᵀ, which peft keeps in f32. */
-Test(golden, bfloat16_twenty_steps) { check_steps("bf16", GS_BF16, "losses", 0, 2); }
+/* Twice: the matrix products read bf16 copies of A and B and round x·Aᵀ, which peft keeps in f32.
+ */
+Test(golden, bfloat16_twenty_steps) {
+  check_steps("bf16", GS_BF16, "losses", 0, 2);
+}

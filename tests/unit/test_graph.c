@@ -38,8 +38,12 @@ static fixture begin(void) {
   return f;
 }
 
-static gs_dims set(int a) { return (gs_dims)1 << a; }
-static const gs_node *at(fixture *f, gs_id id) { return gs_graph_node(f->g, id); }
+static gs_dims set(int a) {
+  return (gs_dims)1 << a;
+}
+static const gs_node *at(fixture *f, gs_id id) {
+  return gs_graph_node(f->g, id);
+}
 
 Test(graph, equal_formulas_are_one_node) {
   fixture f = begin();
@@ -141,9 +145,9 @@ Test(graph, mistakes_are_explained) {
   refused(&f, (gs_node){.op = GS_OP_SLICE, .arg = {f.x}, .dim = {f.H, f.h}, .index = 4}, "4 to 7");
   refused(&f, (gs_node){.op = GS_OP_RENAME, .arg = {f.x}, .dim = {f.H, f.V}}, "sizes");
   refused(&f, (gs_node){.op = GS_OP_RENAME, .arg = {f.x}, .dim = {f.H, -1}}, "does not exist");
-  gs_id both = gs_op2(f.g, GS_OP_ADD, f.x,
-                      gs_apply(f.g, &(gs_node){.op = GS_OP_RENAME, .arg = {f.x},
-                                               .dim = {f.T, f.S}}, NULL));
+  gs_id both =
+      gs_op2(f.g, GS_OP_ADD, f.x,
+             gs_apply(f.g, &(gs_node){.op = GS_OP_RENAME, .arg = {f.x}, .dim = {f.T, f.S}}, NULL));
   refused(&f, (gs_node){.op = GS_OP_RENAME, .arg = {both}, .dim = {f.T, f.S}}, "already has");
   refused(&f, (gs_node){.op = GS_OP_JOIN, .nargs = 3, .arg = {s, s, s}, .dim = {f.two}},
           "join of 3");
@@ -170,9 +174,12 @@ Test(graph, verifier_finds_what_is_wrong) {
   struct {
     const char *part;
     gs_node bad;
-  } cases[] = {{"dims that do not follow", good}, {"types that do not follow", good},
-               {"over dims that its argument lacks", good}, {"does not come before", good},
-               {"number of arguments", good}, {"is no operation", good}};
+  } cases[] = {{"dims that do not follow", good},
+               {"types that do not follow", good},
+               {"over dims that its argument lacks", good},
+               {"does not come before", good},
+               {"number of arguments", good},
+               {"is no operation", good}};
   cases[0].bad.dims |= set(f.V);
   cases[1].bad.type = GS_I64;
   cases[2].bad.rdims |= set(f.V);
@@ -214,12 +221,13 @@ Test(graph, dump_has_one_line_a_node) {
   const char *name = "y";
   gs_text t = {0};
   gs_dump(f.g, &y, &name, 1, &t);
-  cr_assert(eq(str, t.s, "%1 [T, H] = input x : f32\n"
-                         "%4 [] = scalar eps : f32\n"
-                         "%5 [T, H] = add %1, %4 : f32\n"
-                         "%6 [T, H] = rsqrt %5 : f32  -- line 7\n"
-                         "%7 [T] = sum %6 over H : f32\n"
-                         "y = %7\n"));
+  cr_assert(eq(str, t.s,
+               "%1 [T, H] = input x : f32\n"
+               "%4 [] = scalar eps : f32\n"
+               "%5 [T, H] = add %1, %4 : f32\n"
+               "%6 [T, H] = rsqrt %5 : f32  -- line 7\n"
+               "%7 [T] = sum %6 over H : f32\n"
+               "y = %7\n"));
   gs_text_free(&t);
   gs_arena_free(f.a);
 }
@@ -228,9 +236,9 @@ Test(graph, formulas_print_as_mathematics) {
   fixture f = begin();
   gs_id rstd = input(&f, "rstd", GS_ROLE_SAVED, GS_F32, 1, f.T, 0);
   gs_id g = input(&f, "dy", GS_ROLE_UPSTREAM, GS_BF16, 2, f.T, f.H);
-  gs_id dot = gs_op2(f.g, GS_OP_DIV,
-                     gs_reduce(f.g, GS_OP_SUM, gs_op2(f.g, GS_OP_MUL, f.x, g), set(f.H)),
-                     gs_const(f.g, 6));
+  gs_id dot =
+      gs_op2(f.g, GS_OP_DIV, gs_reduce(f.g, GS_OP_SUM, gs_op2(f.g, GS_OP_MUL, f.x, g), set(f.H)),
+             gs_const(f.g, 6));
   gs_id square = gs_op2(f.g, GS_OP_MUL, rstd, rstd);
   gs_id inner = gs_op2(f.g, GS_OP_MUL, gs_op2(f.g, GS_OP_MUL, f.x, square), dot);
   gs_id dx = gs_op2(f.g, GS_OP_MUL, rstd, gs_op2(f.g, GS_OP_SUB, g, inner));

@@ -34,12 +34,24 @@ static fixture begin(void) {
   return f;
 }
 
-static gs_id add(fixture *f, gs_id a, gs_id b) { return gs_op2(f->g, GS_OP_ADD, a, b); }
-static gs_id sub(fixture *f, gs_id a, gs_id b) { return gs_op2(f->g, GS_OP_SUB, a, b); }
-static gs_id mul(fixture *f, gs_id a, gs_id b) { return gs_op2(f->g, GS_OP_MUL, a, b); }
-static gs_id quo(fixture *f, gs_id a, gs_id b) { return gs_op2(f->g, GS_OP_DIV, a, b); }
-static gs_id fun(fixture *f, gs_op op, gs_id a) { return gs_op1(f->g, op, a); }
-static gs_id num(fixture *f, double v) { return gs_const(f->g, v); }
+static gs_id add(fixture *f, gs_id a, gs_id b) {
+  return gs_op2(f->g, GS_OP_ADD, a, b);
+}
+static gs_id sub(fixture *f, gs_id a, gs_id b) {
+  return gs_op2(f->g, GS_OP_SUB, a, b);
+}
+static gs_id mul(fixture *f, gs_id a, gs_id b) {
+  return gs_op2(f->g, GS_OP_MUL, a, b);
+}
+static gs_id quo(fixture *f, gs_id a, gs_id b) {
+  return gs_op2(f->g, GS_OP_DIV, a, b);
+}
+static gs_id fun(fixture *f, gs_op op, gs_id a) {
+  return gs_op1(f->g, op, a);
+}
+static gs_id num(fixture *f, double v) {
+  return gs_const(f->g, v);
+}
 static gs_id sum(fixture *f, gs_id a, int d) {
   gs_node n = {.op = GS_OP_SUM, .nargs = 1, .arg = {a}, .rdims = (gs_dims)1 << d};
   return gs_apply(f->g, &n, NULL);
@@ -211,8 +223,12 @@ Test(simplify, shared_values_cost_no_more_than_their_nodes, .timeout = 20) {
     s = add(&f, s, mul(&f, s, f.w));
     m = gs_op2(f.g, GS_OP_MAX, fun(&f, GS_OP_TANH, m), m);
   }
-  gs_id roots[] = {p, s, m, sum(&f, p, f.H), sum(&f, s, f.H), gs_where(f.g, gs_op2(f.g, GS_OP_LT,
-                   f.x, f.y), m, p)};
+  gs_id roots[] = {p,
+                   s,
+                   m,
+                   sum(&f, p, f.H),
+                   sum(&f, s, f.H),
+                   gs_where(f.g, gs_op2(f.g, GS_OP_LT, f.x, f.y), m, p)};
   gs_simplify(f.g, roots, 6);
   cr_assert(gs_graph_size(f.g) < 20000, "%d nodes", (int)gs_graph_size(f.g));
   gs_arena_free(f.a);
@@ -235,8 +251,7 @@ static void compare_arrays(graph_case *c, gs_id before, const gs_array *a, const
     size_t j = 0;
     ref_point(&r, a->dims, i);
     for (int d = 0; d < gs_graph_ndims(c->g); d++)
-      if (b->dims >> d & 1)
-        j = j * (size_t)c->sizes[gs_graph_dim_root(c->g, d)] + (size_t)r.at[d];
+      if (b->dims >> d & 1) j = j * (size_t)c->sizes[gs_graph_dim_root(c->g, d)] + (size_t)r.at[d];
     if (close_enough(a, b, i, j)) continue;
     case_print(c, before);
     cr_fail("element %zu: %.17g became %.17g", i, a->v[i], b->v[j]);

@@ -42,14 +42,10 @@ gs_status emu_capture_end(gs_device *d, gs_exec **out, gs_error *err) {
 
 static gs_status replay(gs_device *d, const record *r, gs_error *err) {
   switch (r->kind) {
-  case R_LAUNCH:
-    return d->ops->launch(d, r->f, r->grid, r->args, r->nargs, err);
-  case R_GEMM:
-    return d->ops->gemm(d, &r->gemm, err);
-  case R_COPY:
-    return d->ops->copy(d, r->to, r->from, r->bytes, err);
-  case R_FILL:
-    return d->ops->fill(d, r->to, r->byte, r->bytes, err);
+  case R_LAUNCH: return d->ops->launch(d, r->f, r->grid, r->args, r->nargs, err);
+  case R_GEMM: return d->ops->gemm(d, &r->gemm, err);
+  case R_COPY: return d->ops->copy(d, r->to, r->from, r->bytes, err);
+  case R_FILL: return d->ops->fill(d, r->to, r->byte, r->bytes, err);
   }
   return GS_OK;
 }

@@ -1,0 +1,13 @@
+/* clock.h: seconds of a clock that only goes forward, for durations. */
+#ifndef GS_CLOCK_H
+#define GS_CLOCK_H
+
+#include <time.h>
+
+static inline double gs_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#endif
