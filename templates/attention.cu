@@ -1,10 +1,11 @@
-// attention.cu: causal attention over packed documents, plain and correct: a group of lanes for each
-// query (or key) of a head, softmax online over blocks of keys, the backward from the saved logsumexp.
-// Sums have a fixed order and nothing is added atomically.
+// attention.cu: causal attention over packed documents, plain and correct: a group of lanes for
+// each query (or key) of a head, softmax online over blocks of keys, the backward from the saved
+// logsumexp. Sums have a fixed order and nothing is added atomically.
 //
-//   q, y, dq, dy [T, K, G, D]   k, v, dk, dv [T, K, D]   lse [T, K, G]   start [T]: first token of t's
-//   document. A lane has CHUNKS vectors of VEC elements of D. Groups of one warp may have different
-//   tokens; all of them loop over the union of their ranges, so that lanes meet in every sum.
+//   q, y, dq, dy [T, K, G, D]   k, v, dk, dv [T, K, D]   lse [T, K, G]
+//   start [T]: first token of t's document
+// A lane has CHUNKS vectors of VEC elements of D. Groups of one warp may have different tokens; all
+// of them loop over the union of their ranges, so that lanes meet in every sum.
 
 //@ forward
 @{BANNER}

@@ -174,8 +174,8 @@ GS_FN f32 gs_sigmoid(f32 v) {
   return __fdiv_rn(1.0f, 1.0f + expf(-v));
 }
 GS_FN bool gs_is_finite(f32 v) { return (__float_as_uint(v) & 0x7fffffffu) < 0x7f800000u; }
-// Quarter turns are taken away in integers: v = m 2^e times 2/pi as a fixed-point number, so that no
-// local memory (which sinf takes) and no f64 is needed. Right to 3 units of 2^-24 everywhere.
+// Quarter turns are taken away in integers: v = m 2^e times 2/pi as a fixed-point number, so that
+// no local memory (which sinf takes) and no f64 is needed. Right to 3 units of 2^-24 everywhere.
 GS_CONST unsigned gs_two_over_pi[7] = {0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u,
                                        0xdb629599u, 0x3c439041u, 0xfe5163abu};
 // Quarter turns of |v| = m 2^e: whole ones, and the rest in units of 2^-64.

@@ -1,5 +1,5 @@
-// row.cu: reductions over the inner dims of a row. A row belongs to a block, to a group of lanes of a
-// warp, or to one thread.
+// row.cu: reductions over the inner dims of a row. A row belongs to a block, to a group of lanes
+// of a warp, or to one thread.
 
 //@ block
 @{BANNER}

@@ -1,5 +1,6 @@
 // row_column.cu: as row.cu, and sums over the rows besides. Blocks persist: each takes every
-// GS_NBLOCKS-th row and keeps its sums of the columns in registers; total.cu adds those of all blocks.
+// GS_NBLOCKS-th row and keeps its sums of the columns in registers; total.cu adds those of all
+// blocks.
 
 //@ block
 @{BANNER}

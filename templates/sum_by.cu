@@ -1,5 +1,5 @@
-// sum_by.cu: rows summed by an integer key, in the order of the rows. The rows of a key form a chain:
-// FIRST[key] and NEXT[row] hold a row's number plus one, 0 for none.
+// sum_by.cu: rows summed by an integer key, in the order of the rows. The rows of a key form a
+// chain: FIRST[key] and NEXT[row] hold a row's number plus one, 0 for none.
 
 //@ clear
 @{BANNER}

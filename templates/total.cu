@@ -1,5 +1,5 @@
-// total.cu: second stage of a sum over rows: adds the parts in order, then computes what follows from
-// the sums alone.
+// total.cu: second stage of a sum over rows: adds the parts in order, then computes what follows
+// from the sums alone.
 
 //@ columns
 @{BANNER}
