@@ -73,8 +73,9 @@ static int check_each(const char *const *names, int n, gs_check_options *o) {
     } else {
       printf("%-18s FAILED\n", names[k]);
       fflush(stdout);
-      fprintf(stderr, "gradsmith: %s\n(seed %llu; --seed repeats it)\n", err.message,
-              (unsigned long long)o->seed);
+      fprintf(stderr, "gradsmith: %s\n", err.message);
+      if (st == GS_ERR_CHECK)
+        fprintf(stderr, "(--seed %llu repeats it)\n", (unsigned long long)o->seed);
       failed++;
     }
     gs_author_free(a);
