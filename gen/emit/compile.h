@@ -73,7 +73,6 @@ typedef struct gs_kernel {
 typedef struct gs_temp {
   gs_type type;
   gs_count count; /* elements */
-  bool zeroed;    /* must be zero before the first launch */
 } gs_temp;
 
 typedef struct gs_launch_list {

@@ -22,9 +22,6 @@ gs_graph *gs_graph_new(gs_arena *a) {
   return g;
 }
 
-gs_arena *gs_graph_arena(gs_graph *g) {
-  return g->arena;
-}
 gs_id gs_graph_size(const gs_graph *g) {
   return g->count;
 }
@@ -86,10 +83,6 @@ int gs_graph_tensor(gs_graph *g, const gs_tensor *t) {
 
 const gs_tensor *gs_graph_tensor_at(const gs_graph *g, int t) {
   return t >= 0 && t < g->ntensors ? &g->tensors[t] : NULL;
-}
-
-void gs_graph_set_tensor_type(gs_graph *g, int t, gs_type type) {
-  g->tensors[t].type = type;
 }
 
 void dims_text(const gs_graph *g, gs_dims s, char *buf, size_t cap) {

@@ -141,10 +141,8 @@ int gs_graph_ndims(const gs_graph *g);
 int gs_graph_tensor(gs_graph *g, const gs_tensor *t); /* adds one; index */
 const gs_tensor *gs_graph_tensor_at(const gs_graph *g, int t);
 int gs_graph_ntensors(const gs_graph *g);
-void gs_graph_set_tensor_type(gs_graph *g, int t, gs_type type); /* storage type override */
 const gs_node *gs_graph_node(const gs_graph *g, gs_id id);       /* nodes do not move */
 gs_id gs_graph_size(const gs_graph *g);                          /* ids are 1 .. size-1 */
-gs_arena *gs_graph_arena(gs_graph *g);
 
 gs_id gs_const(gs_graph *g, double v);
 gs_id gs_input(gs_graph *g, int tensor); /* INPUT or SCALAR by its role */

@@ -221,8 +221,6 @@ static gs_status make_temps(live *l, gs_error *err) {
   for (int t = 0; st == GS_OK && t < list->ntemps; t++) {
     size_t bytes = gs_launch_temp_bytes(list, t, l->x->c->sizes);
     st = gs_device_alloc(l->r->d, bytes ? bytes : 1, &l->temps[t], err);
-    if (st == GS_OK && list->temps[t].zeroed)
-      st = gs_device_fill(l->r->d, l->temps[t], 0, bytes, err);
   }
   return st;
 }

@@ -56,11 +56,6 @@ static gs_status launch_one(gs_device *d, const gs_compiled *c, int k, const gs_
 gs_status gs_launch(gs_device *d, const gs_compiled *c, const gs_bound *bound, const int64_t *sizes,
                     const gs_ptr *temps, gs_error *err) {
   const gs_launch_list *l = c->list;
-  for (int t = 0; t < l->ntemps; t++) {
-    if (!l->temps[t].zeroed) continue;
-    gs_status s = gs_device_fill(d, temps[t], 0, gs_launch_temp_bytes(l, t, sizes), err);
-    if (s != GS_OK) return s;
-  }
   for (int k = 0; k < l->nkernels; k++) {
     gs_status s = launch_one(d, c, k, bound, sizes, temps, err);
     if (s != GS_OK) return s;

@@ -21,6 +21,3 @@ int gs_schedule_from_name(const char *name) {
   return -1;
 }
 
-const char *gs_schedule_name(gs_schedule_kind k) {
-  return names[k];
-}

@@ -22,6 +22,5 @@ typedef struct gs_schedule {
 double gs_schedule_lr(const gs_schedule *s, int64_t t);
 /* -1 when the name is none of "cosine", "linear", "constant". */
 int gs_schedule_from_name(const char *name);
-const char *gs_schedule_name(gs_schedule_kind k);
 
 #endif

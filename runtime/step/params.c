@@ -160,9 +160,6 @@ int64_t gs_params_count(const gs_params *p) {
 int64_t gs_params_trained(const gs_params *p) {
   return p->trained;
 }
-gs_type gs_params_dtype(const gs_params *p) {
-  return p->dtype;
-}
 gs_ptr gs_params_ptr(const gs_params *p, gs_param_kind kind) {
   return p->buffer[kind];
 }

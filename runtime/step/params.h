@@ -39,7 +39,6 @@ const gs_adapter *gs_params_find(const gs_params *p, const char *module); /* NUL
 int64_t gs_params_count(const gs_params *p);   /* elements of a flat buffer, padding included */
 int64_t gs_params_trained(const gs_params *p); /* parameters, without padding */
 size_t gs_params_bytes(const gs_params *p);    /* device bytes of all buffers */
-gs_type gs_params_dtype(const gs_params *p);   /* of the working copies */
 gs_ptr gs_params_ptr(const gs_params *p, gs_param_kind kind);
 
 /* ---- by tensor: 2 for each adapter, A then B, in the order of the modules ---- */

@@ -1,8 +1,8 @@
 /* fuzz_gguf.c: any bytes as a GGUF file: an error, or a model that can be read to its last block.
  *
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_XOPEN_SOURCE=700 -Iruntime \
- *     tests/fuzz/fuzz_gguf.c runtime/model/{gguf_file,gguf_blocks,gguf_llama,gguf_tokenizer,json}.c
- * \ runtime/base/{file,text,error,half,arena}.c -ljansson -lm -o fuzz_gguf
+ *     tests/fuzz/fuzz_gguf.c runtime/model/{gguf_file,gguf_blocks,gguf_llama,gguf_tokenizer,json}.c \
+ *     runtime/base/{file,text,error,half,arena}.c -ljansson -lm -o fuzz_gguf
  *   ./fuzz_gguf -max_total_time=120 -rss_limit_mb=1024 CORPUS
  */
 #include "fuzz_file.h"

@@ -539,9 +539,11 @@ Test(emu, launch_list) {
       "GS_KERNEL(first, 32, 1, GS_IN(f32, x), GS_STRIDE(x_ld), GS_INOUT(f32, part), GS_STEP(lr),\n"
       "          GS_DIM(T)) {\n"
       "  i64 h = GS_BID * 32 + GS_TID;\n"
-      "  if (h < 40)\n"
-      "    for (i64 t = 0; t < T; t++)\n"
-      "      part[h] += gs_get(x, t * x_ld + h) * gs_step(lr);\n"
+      "  if (h < 40) {\n"
+      "    f32 sum = 0.0f;\n"
+      "    for (i64 t = 0; t < T; t++) sum += gs_get(x, t * x_ld + h) * gs_step(lr);\n"
+      "    gs_put(part, h, sum);\n"
+      "  }\n"
       "}\n";
   static const char second[] =
       "GS_KERNEL(second, 64, 1, GS_INOUT(f32, part), GS_OUT(f32, y), GS_NUM(a)) {\n"
@@ -567,7 +569,7 @@ Test(emu, launch_list) {
                     .grid = {.coef = 1, .div = 1},
                     .threads = 64,
                     .barrier_free = true}};
-  gs_temp temp = {.type = GS_F32, .count = {.coef = H, .div = 1}, .zeroed = true};
+  gs_temp temp = {.type = GS_F32, .count = {.coef = H, .div = 1}};
   gs_launch_list list = {.nkernels = 2, .kernels = k, .ntemps = 1, .temps = &temp};
   gs_device *d = open_emu(true, false, 2);
   float x[T * LD], y[H], lr = 0.5f;
