@@ -15,6 +15,7 @@ endfunction()
 
 gs_dependency(gs_lua lua.h lua5.4 lua5.4)
 gs_dependency(gs_jansson jansson.h jansson "")
+gs_dependency(gs_md sha2.h md "")
 gs_dependency(gs_pcre2 pcre2.h pcre2-8 "")
 target_compile_definitions(gs_pcre2 INTERFACE PCRE2_CODE_UNIT_WIDTH=8)
 gs_dependency(gs_utf8proc utf8proc.h utf8proc "")

@@ -33,6 +33,7 @@ typedef struct gs_emu_runtime {
   void (*syncwarp)(gs_emu_thread *t, int line);
   float (*group)(gs_emu_thread *t, float v, int op, int lanes, int line);
   float (*block)(gs_emu_thread *t, float v, int op, int line);
+  unsigned (*exchange)(gs_emu_thread *t, unsigned v, int distance, int line);
   void (*shared_full)(gs_emu_thread *t, const char *name, int line);
   /* Checked mode: where `count` elements of `size` bytes from `index` may be read or written. */
   void *(*global)(gs_emu_thread *t, int arg, long long index, int size, int count, int access,

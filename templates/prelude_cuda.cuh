@@ -9,11 +9,21 @@ typedef float f32;
 typedef int i32;
 typedef long long i64;
 typedef unsigned char u8;
+typedef signed char i8;
 struct bf16 {
   unsigned short bits;
 };
 struct f16 {
   unsigned short bits;
+};
+struct e4m3 {
+  unsigned char bits;
+};
+struct e5m2 {
+  unsigned char bits;
+};
+struct e8m0 {
+  unsigned char bits;
 };
 
 // At least one block a processor: said so that ptxas never spills a register to fit one more.
@@ -28,6 +38,8 @@ struct f16 {
 #define GS_STEP(v) const f32 *__restrict__ v
 #define GS_FN __device__ __forceinline__
 #define GS_CONST static __constant__ const
+#define GS_TABLE(name, count) static __device__ const f32 name[count]
+#define GS_TABLE_AT(table, i) __ldg(&(table)[i])
 
 #define GS_TID ((int)threadIdx.x)
 #define GS_BID ((i64)blockIdx.x)
@@ -40,7 +52,22 @@ struct f16 {
 #define GS_SYNCWARP() __syncwarp()
 #define GS_UNROLL _Pragma("unroll")
 
-// Storage to f32 and back, round to nearest even; a NaN becomes 0x7fff.
+#define GS_INF __int_as_float(0x7f800000)
+GS_FN f32 gs_floor(f32 v) {
+  return floorf(v);
+}
+GS_FN f32 gs_abs(f32 v) {
+  return fabsf(v);
+}
+// Toward minus infinity; the nearest that there is, 0 for a NaN.
+GS_FN i64 gs_integer(f32 v) {
+  return v == v ? __float2ll_rd(v) : 0;
+}
+GS_FN int gs_integer32(f32 v) {
+  return __float2int_rd(v);
+}
+
+// Storage to f32 and back, round to nearest even; a NaN becomes 0x7fff, in FP8 0x7f.
 GS_FN f32 gs_to_f32(f32 v) {
   return v;
 }
@@ -61,6 +88,27 @@ GS_FN f32 gs_to_f32(i64 v) {
 GS_FN f32 gs_to_f32(u8 v) {
   return (f32)v;
 }
+GS_FN f32 gs_to_f32(i8 v) {
+  return (f32)v;
+}
+GS_FN f32 gs_to_f32(e4m3 v) {
+#if __CUDA_ARCH__ >= 890
+  unsigned two;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two) : "h"((unsigned short)v.bits));
+  return gs_to_f32(f16{(unsigned short)two});
+#else
+  const unsigned a = v.bits & 0x7fu, sign = (unsigned)(v.bits & 0x80u) << 24;
+  const f32 w = __uint_as_float(a << 20) * 1.32922800e36f; // 2^120
+  return __uint_as_float((a == 0x7fu ? 0x7fffffffu : __float_as_uint(w)) | sign);
+#endif
+}
+GS_FN f32 gs_to_f32(e5m2 v) { // the high half of an f16
+  return gs_to_f32(f16{(unsigned short)(v.bits << 8)});
+}
+GS_FN f32 gs_to_f32(e8m0 v) {
+  const unsigned b = v.bits, w = b == 0u ? 0x00400000u : b << 23;
+  return __uint_as_float(b == 0xffu ? 0x7fffffffu : w);
+}
 
 template <class T> struct gs_round {
   static GS_FN T from(f32 v) { return (T)v; }
@@ -79,12 +127,178 @@ template <> struct gs_round<f16> {
     return r;
   }
 };
+// FP8: beyond the largest is the largest, infinities too.
+GS_FN unsigned gs_to_fp8(f32 v, int drop, unsigned least, f32 unit_bit, unsigned most) {
+  const unsigned u = __float_as_uint(v), a = u & 0x7fffffffu;
+  const unsigned normal = a + ((1u << (drop - 1)) - 1u) + (a >> drop & 1u) - (least - (1u << 23));
+  const f32 tiny = __uint_as_float(a < least ? a : 0u) + unit_bit;
+  unsigned w = a < least ? __float_as_uint(tiny) - __float_as_uint(unit_bit) : normal >> drop;
+  w = w > most ? most : w;
+  return a > 0x7f800000u ? 0x7fu : w | (u >> 24 & 0x80u);
+}
+template <> struct gs_round<e4m3> {
+  static GS_FN e4m3 from(f32 v) {
+#if __CUDA_ARCH__ >= 890
+    unsigned short two;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"(v));
+    return e4m3{(unsigned char)two};
+#else
+    return e4m3{(unsigned char)gs_to_fp8(v, 20, 0x3c800000u, 16384.0f, 0x7eu)};
+#endif
+  }
+};
+template <> struct gs_round<e5m2> {
+  static GS_FN e5m2 from(f32 v) {
+#if __CUDA_ARCH__ >= 890
+    unsigned short two;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"(v));
+    return e5m2{(unsigned char)two};
+#else
+    return e5m2{(unsigned char)gs_to_fp8(v, 21, 0x38800000u, 128.0f, 0x7bu)};
+#endif
+  }
+};
+// The least power of two that is not below v: 2^-127 for what is not above it, 2^127 at most.
+template <> struct gs_round<e8m0> {
+  static GS_FN e8m0 from(f32 v) {
+    const unsigned a = v > 0.0f ? __float_as_uint(v) : 0u, up = (a + 0x7fffffu) >> 23;
+    const unsigned w = a <= 0x00400000u ? 0u : up < 0xfeu ? up : 0xfeu;
+    return e8m0{(unsigned char)(v == v ? w : 0xffu)};
+  }
+};
+// Integers: toward zero, the nearest end where it is beyond, 0 for a NaN.
+template <> struct gs_round<i32> {
+  static GS_FN i32 from(f32 v) { return __float2int_rz(v); }
+};
+template <> struct gs_round<i64> {
+  static GS_FN i64 from(f32 v) { return v == v ? __float2ll_rz(v) : 0; }
+};
+template <> struct gs_round<u8> {
+  static GS_FN u8 from(f32 v) { return (u8)__float2int_rz(fminf(fmaxf(v, 0.0f), 255.0f)); }
+};
+template <> struct gs_round<i8> {
+  static GS_FN i8 from(f32 v) {
+    return (i8)__float2int_rz(v == v ? fmaxf(fminf(v, 127.0f), -128.0f) : 0.0f);
+  }
+};
 
 GS_FN f32 gs_round_bf16(f32 v) {
   return gs_to_f32(gs_round<bf16>::from(v));
 }
 GS_FN f32 gs_round_f16(f32 v) {
   return gs_to_f32(gs_round<f16>::from(v));
+}
+GS_FN f32 gs_round_e4m3(f32 v) {
+  return gs_to_f32(gs_round<e4m3>::from(v));
+}
+GS_FN f32 gs_round_e5m2(f32 v) {
+  return gs_to_f32(gs_round<e5m2>::from(v));
+}
+GS_FN f32 gs_round_e8m0(f32 v) {
+  return gs_to_f32(gs_round<e8m0>::from(v));
+}
+
+// ---- rounding at random: r in [0, 1) decides ----
+
+// Away from zero where r and the place of |v| between its neighbours make 1 or more, both exact;
+// neighbours differ in the last of the bits above `drop`, or by `unit` below `least`.
+GS_FN f32 gs_either(f32 v, f32 r, int drop, unsigned least, f32 unit, f32 units, unsigned most) {
+  const unsigned u = __float_as_uint(v), a = u & 0x7fffffffu;
+  const f32 inside = r > 0.0f ? r < 1.0f ? r : 0.99999994f : 0.0f;
+  const unsigned draw = (unsigned)(inside * 16777216.0f);
+  const unsigned normal = (a + (draw >> (24 - drop))) >> drop << drop;
+  const f32 t = __uint_as_float(a < least ? a : 0u) * units, whole = gs_floor(t);
+  const unsigned carry = ((unsigned)((t - whole) * 16777216.0f) + draw) >> 24;
+  const unsigned tiny = __float_as_uint((whole + (f32)carry) * unit);
+  unsigned w = a < least ? tiny : normal;
+  w = w > most ? most : w;
+  return a > 0x7f800000u ? v : __uint_as_float(w | (u & 0x80000000u));
+}
+GS_FN f32 gs_round_rand_bf16(f32 v, f32 r) {
+  return gs_either(v, r, 16, 0u, 1.0f, 1.0f, 0x7f800000u);
+}
+GS_FN f32 gs_round_rand_f16(f32 v, f32 r) {
+  const f32 w = gs_either(v, r, 13, 0x38800000u, 5.96046448e-8f, 16777216.0f, 0x7f800000u);
+  return gs_abs(w) >= 65536.0f ? w * GS_INF : w;
+}
+GS_FN f32 gs_round_rand_e4m3(f32 v, f32 r) {
+  return gs_either(v, r, 20, 0x3c800000u, 0.001953125f, 512.0f, 0x43e00000u);
+}
+GS_FN f32 gs_round_rand_e5m2(f32 v, f32 r) {
+  return gs_either(v, r, 21, 0x38800000u, 1.52587891e-5f, 65536.0f, 0x47600000u);
+}
+
+// ---- random numbers by place: gs_random_at of runtime/base/random.h, to the bit ----
+
+GS_FN unsigned gs_mix3(unsigned x) {
+  x = (x ^ x >> 17) * 0xed5ad4bbu;
+  x = (x ^ x >> 11) * 0xac4c1b51u;
+  x = (x ^ x >> 15) * 0x31848babu;
+  return x ^ x >> 14;
+}
+GS_FN unsigned gs_mix2(unsigned x) {
+  x = (x ^ x >> 16) * 0x21f0aaadu;
+  x = (x ^ x >> 15) * 0xd35a2d97u;
+  return x ^ x >> 15;
+}
+GS_FN f32 gs_rand(i64 index, i64 site, i64 seed) {
+  const unsigned k0 = gs_mix3((unsigned)seed ^ 0x9e3779b9u), k1 = gs_mix3((unsigned)site + k0);
+  const unsigned low = (unsigned)index, high = (unsigned)((unsigned long long)index >> 32);
+  const unsigned bits = gs_mix2(gs_mix3(low + k0) ^ (high * 0x9e3779b9u + k1));
+  return (f32)(bits >> 8) * 5.96046448e-8f;
+}
+
+// ---- integers: `int` where the values are known to fit, else i64 ----
+
+template <class I> GS_FN I gs_within(I v, I lo, I hi) {
+  return v < lo ? lo : v > hi ? hi : v;
+}
+// Toward minus infinity; 0 for a divisor that is not above 0.
+template <class A, class B> GS_FN decltype(A() + B()) gs_quotient(A a, B b) {
+  return b > 0 ? a / b - (a % b < 0) : 0;
+}
+template <class A, class B> GS_FN decltype(A() + B()) gs_remainder(A a, B b) {
+  return b > 0 ? a % b + (a % b < 0 ? b : 0) : 0;
+}
+// An index that may lie outside [0, n) is taken into it.
+template <class I, class N> GS_FN I gs_inside(I i, N n) {
+  return i < 0 ? 0 : i < n ? i : (I)(n - 1);
+}
+// What an integer type stores: the nearest that it has.
+template <class T> struct gs_keep {
+  static GS_FN T from(i64 v) { return (T)v; }
+};
+template <> struct gs_keep<u8> {
+  template <class I> static GS_FN u8 from(I v) { return (u8)gs_within<I>(v, 0, 255); }
+};
+template <> struct gs_keep<i8> {
+  template <class I> static GS_FN i8 from(I v) { return (i8)gs_within<I>(v, -128, 127); }
+};
+template <> struct gs_keep<i32> {
+  static GS_FN i32 from(int v) { return v; }
+  static GS_FN i32 from(i64 v) { return (i32)gs_within<i64>(v, -2147483647 - 1, 2147483647); }
+};
+
+// ---- tables: GS_TABLE(name, count) = { ... }; ----
+
+// How many of the ascending values are below v.
+template <int N> GS_FN int gs_bucket(const f32 (&table)[N], f32 v) {
+  int n = 0;
+  if (N <= 16) {
+    GS_UNROLL for (int i = 0; i < N; i++) n += table[i] < v;
+    return n;
+  }
+  constexpr int top = N < 32 ? 16 : N < 64 ? 32 : N < 128 ? 64 : N < 256 ? 128 : 256;
+  static_assert(N < 512, "a table of cuts has at most 511");
+  GS_UNROLL for (int step = top; step > 0; step >>= 1) {
+    const int at = n + step <= N ? n + step : N;
+    n = n + step <= N && GS_TABLE_AT(table, at - 1) < v ? at : n;
+  }
+  return n;
+}
+// Its element at i; at the nearest end where i is outside.
+template <int N, class I> GS_FN f32 gs_lookup(const f32 (&table)[N], I i) {
+  return GS_TABLE_AT(table, (int)gs_within<I>(i, 0, N - 1));
 }
 
 // Elements.
@@ -97,8 +311,8 @@ template <class T> GS_FN void gs_put(T *y, i64 i, f32 v) {
 template <class T> GS_FN i64 gs_geti(const T *x, i64 i) {
   return (i64)x[i];
 }
-template <class T> GS_FN void gs_puti(T *y, i64 i, i64 v) {
-  y[i] = (T)v;
+template <class T, class I> GS_FN void gs_puti(T *y, i64 i, I v) {
+  y[i] = gs_keep<T>::from(v);
 }
 GS_FN f32 gs_step(const f32 *v) {
   return __ldg(v);
@@ -153,6 +367,54 @@ template <int N, class T> GS_FN void gs_store(T *y, i64 i, const f32 (&v)[N]) {
     *(typename V::pack *)(y + i + k) = u.p;
   }
 }
+// Integers: N elements of a type to `int` or i64, and back.
+template <int N, class I, class T> GS_FN void gs_loadi(I (&out)[N], const T *x, i64 i) {
+  typedef gs_vector<N, T> V;
+#pragma unroll
+  for (int k = 0; k < N; k += V::each) {
+    typename V::piece u;
+    u.p = *(const typename V::pack *)(x + i + k);
+#pragma unroll
+    for (int j = 0; j < V::each; j++) out[k + j] = (I)u.e[j];
+  }
+}
+template <int N, class I, class T> GS_FN void gs_storei(T *y, i64 i, const I (&v)[N]) {
+  typedef gs_vector<N, T> V;
+#pragma unroll
+  for (int k = 0; k < N; k += V::each) {
+    typename V::piece u;
+#pragma unroll
+    for (int j = 0; j < V::each; j++) u.e[j] = gs_keep<T>::from(v[k + j]);
+    *(typename V::pack *)(y + i + k) = u.p;
+  }
+}
+
+// The first n of a vector, where fewer than all may be left: what is not loaded is 0.
+template <int N, class P> GS_FN void gs_load_upto(f32 (&out)[N], P x, i64 i, int n) {
+  if (n >= N)
+    gs_load<N>(out, x, i);
+  else
+    GS_UNROLL for (int j = 0; j < N; j++) out[j] = j < n ? gs_get(x, i + j) : 0.0f;
+}
+template <int N, class T> GS_FN void gs_store_upto(T *y, i64 i, const f32 (&v)[N], int n) {
+  if (n >= N)
+    gs_store<N>(y, i, v);
+  else
+    GS_UNROLL for (int j = 0; j < N; j++) if (j < n) gs_put(y, i + j, v[j]);
+}
+template <int N, class I, class T> GS_FN void gs_loadi_upto(I (&out)[N], const T *x, i64 i, int n) {
+  if (n >= N)
+    gs_loadi<N>(out, x, i);
+  else
+    GS_UNROLL for (int j = 0; j < N; j++) out[j] = j < n ? (I)x[i + j] : (I)0;
+}
+template <int N, class I, class T>
+GS_FN void gs_storei_upto(T *y, i64 i, const I (&v)[N], int n) {
+  if (n >= N)
+    gs_storei<N>(y, i, v);
+  else
+    GS_UNROLL for (int j = 0; j < N; j++) if (j < n) gs_puti(y, i + j, v[j]);
+}
 
 // Arithmetic. min and max: a NaN loses to a number, -0 is below +0.
 GS_FN f32 gs_exp(f32 v) {
@@ -160,6 +422,12 @@ GS_FN f32 gs_exp(f32 v) {
 }
 GS_FN f32 gs_log(f32 v) {
   return logf(v);
+}
+GS_FN f32 gs_expm1(f32 v) {
+  return expm1f(v);
+}
+GS_FN f32 gs_log1p(f32 v) {
+  return log1pf(v);
 }
 GS_FN f32 gs_sqrt(f32 v) {
   return __fsqrt_rn(v);
@@ -220,17 +488,14 @@ GS_FN f32 gs_cos(f32 v) { return gs_is_finite(v) ? gs_turned(v, 1) : v - v; }
 GS_FN f32 gs_erf(f32 v) {
   return erff(v);
 }
-GS_FN f32 gs_floor(f32 v) {
-  return floorf(v);
-}
-GS_FN f32 gs_abs(f32 v) {
-  return fabsf(v);
-}
 GS_FN f32 gs_min(f32 a, f32 b) {
   return fminf(a, b);
 }
 GS_FN f32 gs_max(f32 a, f32 b) {
   return fmaxf(a, b);
+}
+GS_FN f32 gs_softplus(f32 v) {
+  return gs_max(v, 0.0f) + log1pf(expf(-fabsf(v)));
 }
 GS_FN f32 gs_pow(f32 a, f32 b) {
   return powf(a, b);
@@ -241,7 +506,6 @@ GS_FN f32 gs_fma(f32 a, f32 b, f32 c) {
 GS_FN f32 gs_div(f32 a, f32 b) {
   return __fdiv_rn(a, b);
 }
-#define GS_INF __int_as_float(0x7f800000)
 
 // Collectives: a butterfly over lane distances n/2, n/4 ... 1; a block reduces its warps, then warp
 // 0's tree over their results, padded with the identity to 32.
@@ -274,6 +538,7 @@ template <class OP> GS_FN f32 gs_block(f32 v, f32 *shared) {
   }
   return v;
 }
+#define GS_EXCHANGE(v, distance) __shfl_xor_sync(0xffffffffu, v, distance)
 #define GS_GROUP_SUM(n, v) gs_group<gs_op_sum, (n)>(v)
 #define GS_GROUP_MAX(n, v) gs_group<gs_op_max, (n)>(v)
 #define GS_GROUP_MIN(n, v) gs_group<gs_op_min, (n)>(v)

@@ -12,6 +12,7 @@ typedef float f32;
 typedef int i32;
 typedef long long i64;
 typedef unsigned char u8;
+typedef signed char i8;
 typedef unsigned gs_u32;
 struct bf16 {
   unsigned short bits;
@@ -19,9 +20,20 @@ struct bf16 {
 struct f16 {
   unsigned short bits;
 };
+struct e4m3 {
+  unsigned char bits;
+};
+struct e5m2 {
+  unsigned char bits;
+};
+struct e8m0 {
+  unsigned char bits;
+};
 
 #define GS_FN inline __attribute__((always_inline, unused))
 #define GS_CONST static constexpr
+#define GS_TABLE(name, count) static constexpr f32 name[count]
+#define GS_TABLE_AT(table, i) ((table)[i])
 #define GS_INF __builtin_inff()
 #define GS_RESTRICT __restrict__
 #if defined(__clang__)
@@ -72,8 +84,24 @@ GS_FN f32 gs_to_f32(i64 v) {
 GS_FN f32 gs_to_f32(u8 v) {
   return (f32)v;
 }
+GS_FN f32 gs_to_f32(i8 v) {
+  return (f32)v;
+}
+GS_FN f32 gs_to_f32(e4m3 v) {
+  const gs_u32 a = v.bits & 0x7fu, sign = (gs_u32)(v.bits & 0x80u) << 24;
+  const f32 tiny = (f32)a * 0.001953125f; // below 8: units of 2^-9
+  const gs_u32 w = a < 8 ? gs_bits(tiny) : (a << 20) + 0x3c000000u;
+  return gs_float((a == 0x7fu ? 0x7fffffffu : w) | sign);
+}
+GS_FN f32 gs_to_f32(e5m2 v) { // the high half of an f16
+  return gs_to_f32(f16{(unsigned short)(v.bits << 8)});
+}
+GS_FN f32 gs_to_f32(e8m0 v) {
+  const gs_u32 b = v.bits, w = b == 0u ? 0x00400000u : b << 23;
+  return gs_float(b == 0xffu ? 0x7fffffffu : w);
+}
 
-// Round to nearest even; a NaN becomes 0x7fff.
+// Round to nearest even; a NaN becomes 0x7fff, in FP8 0x7f.
 template <class T> struct gs_round {
   static GS_FN T from(f32 v) { return (T)v; }
 };
@@ -92,11 +120,70 @@ template <> struct gs_round<f16> {
     return f16{(unsigned short)(a > 0x7f800000 ? 0x7fffu : (r | sign))};
   }
 };
+// FP8: beyond the largest is the largest, infinities too.
+GS_FN gs_u32 gs_to_fp8(f32 v, int drop, gs_u32 least, f32 unit_bit, gs_u32 most) {
+  const gs_u32 u = gs_bits(v), a = u & 0x7fffffffu;
+  const gs_u32 normal = a + ((1u << (drop - 1)) - 1u) + (a >> drop & 1u) - (least - (1u << 23));
+  const f32 tiny = gs_float(a < least ? a : 0u) + unit_bit;
+  gs_u32 w = a < least ? gs_bits(tiny) - gs_bits(unit_bit) : normal >> drop;
+  w = w > most ? most : w;
+  return a > 0x7f800000u ? 0x7fu : w | (u >> 24 & 0x80u);
+}
+template <> struct gs_round<e4m3> {
+  static GS_FN e4m3 from(f32 v) {
+    return e4m3{(unsigned char)gs_to_fp8(v, 20, 0x3c800000u, 16384.0f, 0x7eu)};
+  }
+};
+template <> struct gs_round<e5m2> {
+  static GS_FN e5m2 from(f32 v) {
+    return e5m2{(unsigned char)gs_to_fp8(v, 21, 0x38800000u, 128.0f, 0x7bu)};
+  }
+};
+// The least power of two that is not below v: 2^-127 for what is not above it, 2^127 at most.
+template <> struct gs_round<e8m0> {
+  static GS_FN e8m0 from(f32 v) {
+    const gs_u32 a = v > 0.0f ? gs_bits(v) : 0u, up = (a + 0x7fffffu) >> 23;
+    const gs_u32 w = a <= 0x00400000u ? 0u : up < 0xfeu ? up : 0xfeu;
+    return e8m0{(unsigned char)(v == v ? w : 0xffu)};
+  }
+};
+// Integers: toward zero, the nearest end where it is beyond, 0 for a NaN.
+template <> struct gs_round<i32> {
+  static GS_FN i32 from(f32 v) {
+    const f32 c = v > -2147483648.0f ? v < 2147483520.0f ? v : 2147483520.0f : -2147483648.0f;
+    return v >= 2147483648.0f ? 2147483647 : v == v ? (i32)c : 0;
+  }
+};
+template <> struct gs_round<i64> {
+  static GS_FN i64 from(f32 v) {
+    const f32 most = 9223371487098961920.0f, least = -9223372036854775808.0f;
+    const f32 c = v > least ? v < most ? v : most : least;
+    return v > most ? 9223372036854775807LL : v == v ? (i64)c : 0;
+  }
+};
+template <> struct gs_round<u8> {
+  static GS_FN u8 from(f32 v) { return (u8)(v > 0.0f ? v < 255.0f ? v : 255.0f : 0.0f); }
+};
+template <> struct gs_round<i8> {
+  static GS_FN i8 from(f32 v) {
+    const f32 c = v > -128.0f ? v < 127.0f ? v : 127.0f : -128.0f;
+    return (i8)(v == v ? c : 0.0f);
+  }
+};
 GS_FN f32 gs_round_bf16(f32 v) {
   return gs_to_f32(gs_round<bf16>::from(v));
 }
 GS_FN f32 gs_round_f16(f32 v) {
   return gs_to_f32(gs_round<f16>::from(v));
+}
+GS_FN f32 gs_round_e4m3(f32 v) {
+  return gs_to_f32(gs_round<e4m3>::from(v));
+}
+GS_FN f32 gs_round_e5m2(f32 v) {
+  return gs_to_f32(gs_round<e5m2>::from(v));
+}
+GS_FN f32 gs_round_e8m0(f32 v) {
+  return gs_to_f32(gs_round<e8m0>::from(v));
 }
 
 // ---- arithmetic ----
@@ -112,6 +199,13 @@ GS_FN f32 gs_floor(f32 v) {
 }
 GS_FN f32 gs_abs(f32 v) {
   return __builtin_fabsf(v);
+}
+// Toward minus infinity; the nearest that there is, 0 for a NaN.
+GS_FN i64 gs_integer(f32 v) {
+  return gs_round<i64>::from(gs_floor(v));
+}
+GS_FN int gs_integer32(f32 v) {
+  return gs_round<i32>::from(gs_floor(v));
 }
 GS_FN f32 gs_fma(f32 a, f32 b, f32 c) {
   return __builtin_fmaf(a, b, c);
@@ -194,6 +288,22 @@ GS_FN f32 gs_log(f32 x) {
   r = x == 0.0f ? -GS_INF : r;
   return x >= 0.0f ? r : __builtin_nanf("");
 }
+GS_FN f32 gs_expm1(f32 v) {
+  gs_reduced e = gs_exp_reduce(v < -30.0f ? -30.0f : v > 30.0f ? 30.0f : v);
+  f32 two_n = gs_float((e.n + 127) << 23);
+  f32 r = GS_MAD(two_n, e.expm1, two_n - 1.0f);
+  r = v > 30.0f ? gs_exp(v) : r;
+  return v == 0.0f ? v : r;
+}
+// log(1 + v), with what 1 + v rounded away given back.
+GS_FN f32 gs_log1p(f32 v) {
+  f32 u = 1.0f + v, r = gs_log(u) * (v / (u - 1.0f));
+  r = u == 1.0f ? v : r;
+  return v == GS_INF ? v : r;
+}
+GS_FN f32 gs_softplus(f32 v) {
+  return gs_max(v, 0.0f) + gs_log1p(gs_exp(-__builtin_fabsf(v)));
+}
 GS_FN f32 gs_erf(f32 v) {
   f32 a = __builtin_fabsf(v), z = a < 1.0f ? a * a : 0.0f, b = a > 4.0f ? 4.0f : a;
   f32 p = GS_MAD(z, 7.88911950e-05f, -8.02084127e-04f);
@@ -244,6 +354,114 @@ GS_FN f32 gs_sin(f32 v) {
 GS_FN f32 gs_cos(f32 v) {
   if (!(__builtin_fabsf(v) < 16777216.0f)) return __builtin_cosf(v);
   return gs_sincos(v, 1);
+}
+
+// ---- rounding at random: r in [0, 1) decides ----
+
+// Away from zero where r and the place of |v| between its neighbours make 1 or more, both exact;
+// neighbours differ in the last of the bits above `drop`, or by `unit` below `least`.
+GS_FN f32 gs_either(f32 v, f32 r, int drop, gs_u32 least, f32 unit, f32 units, gs_u32 most) {
+  const gs_u32 u = gs_bits(v), a = u & 0x7fffffffu;
+  const f32 inside = r > 0.0f ? r < 1.0f ? r : 0.99999994f : 0.0f;
+  const gs_u32 draw = (gs_u32)(inside * 16777216.0f);
+  const gs_u32 normal = (a + (draw >> (24 - drop))) >> drop << drop;
+  const f32 t = gs_float(a < least ? a : 0u) * units, whole = gs_floor(t);
+  const gs_u32 carry = ((gs_u32)((t - whole) * 16777216.0f) + draw) >> 24;
+  const gs_u32 tiny = gs_bits((whole + (f32)carry) * unit);
+  gs_u32 w = a < least ? tiny : normal;
+  w = w > most ? most : w;
+  return a > 0x7f800000u ? v : gs_float(w | (u & 0x80000000u));
+}
+GS_FN f32 gs_round_rand_bf16(f32 v, f32 r) {
+  return gs_either(v, r, 16, 0u, 1.0f, 1.0f, 0x7f800000u);
+}
+GS_FN f32 gs_round_rand_f16(f32 v, f32 r) {
+  const f32 w = gs_either(v, r, 13, 0x38800000u, 5.96046448e-8f, 16777216.0f, 0x7f800000u);
+  return gs_abs(w) >= 65536.0f ? w * GS_INF : w;
+}
+GS_FN f32 gs_round_rand_e4m3(f32 v, f32 r) {
+  return gs_either(v, r, 20, 0x3c800000u, 0.001953125f, 512.0f, 0x43e00000u);
+}
+GS_FN f32 gs_round_rand_e5m2(f32 v, f32 r) {
+  return gs_either(v, r, 21, 0x38800000u, 1.52587891e-5f, 65536.0f, 0x47600000u);
+}
+
+// ---- random numbers by place: gs_random_at of runtime/base/random.h, to the bit ----
+
+GS_FN gs_u32 gs_mix3(gs_u32 x) {
+  x = (x ^ x >> 17) * 0xed5ad4bbu;
+  x = (x ^ x >> 11) * 0xac4c1b51u;
+  x = (x ^ x >> 15) * 0x31848babu;
+  return x ^ x >> 14;
+}
+GS_FN gs_u32 gs_mix2(gs_u32 x) {
+  x = (x ^ x >> 16) * 0x21f0aaadu;
+  x = (x ^ x >> 15) * 0xd35a2d97u;
+  return x ^ x >> 15;
+}
+GS_FN f32 gs_rand(i64 index, i64 site, i64 seed) {
+  const gs_u32 k0 = gs_mix3((gs_u32)seed ^ 0x9e3779b9u), k1 = gs_mix3((gs_u32)site + k0);
+  const gs_u32 low = (gs_u32)index, high = (gs_u32)((unsigned long long)index >> 32);
+  const gs_u32 bits = gs_mix2(gs_mix3(low + k0) ^ (high * 0x9e3779b9u + k1));
+  return (f32)(bits >> 8) * 5.96046448e-8f;
+}
+
+// ---- integers: `int` where the values are known to fit, else i64 ----
+
+template <class I> GS_FN I gs_within(I v, I lo, I hi) {
+  return v < lo ? lo : v > hi ? hi : v;
+}
+// Toward minus infinity; 0 for a divisor that is not above 0.
+template <class A, class B> GS_FN decltype(A() + B()) gs_quotient(A a, B b) {
+  return b > 0 ? a / b - (a % b < 0) : 0;
+}
+template <class A, class B> GS_FN decltype(A() + B()) gs_remainder(A a, B b) {
+  return b > 0 ? a % b + (a % b < 0 ? b : 0) : 0;
+}
+// An index that may lie outside [0, n) is taken into it; the checked mode lets it reach the driver,
+// which reports it.
+template <class I, class N> GS_FN I gs_inside(I i, N n) {
+#if defined(GS_CHECKED)
+  return (void)n, i;
+#else
+  return i < 0 ? 0 : i < n ? i : (I)(n - 1);
+#endif
+}
+// What an integer type stores: the nearest that it has.
+template <class T> struct gs_keep {
+  static GS_FN T from(i64 v) { return (T)v; }
+};
+template <> struct gs_keep<u8> {
+  template <class I> static GS_FN u8 from(I v) { return (u8)gs_within<I>(v, 0, 255); }
+};
+template <> struct gs_keep<i8> {
+  template <class I> static GS_FN i8 from(I v) { return (i8)gs_within<I>(v, -128, 127); }
+};
+template <> struct gs_keep<i32> {
+  static GS_FN i32 from(int v) { return v; }
+  static GS_FN i32 from(i64 v) { return (i32)gs_within<i64>(v, -2147483647 - 1, 2147483647); }
+};
+
+// ---- tables: GS_TABLE(name, count) = { ... }; ----
+
+// How many of the ascending values are below v.
+template <int N> GS_FN int gs_bucket(const f32 (&table)[N], f32 v) {
+  int n = 0;
+  if (N <= 16) {
+    GS_UNROLL for (int i = 0; i < N; i++) n += table[i] < v;
+    return n;
+  }
+  constexpr int top = N < 32 ? 16 : N < 64 ? 32 : N < 128 ? 64 : N < 256 ? 128 : 256;
+  static_assert(N < 512, "a table of cuts has at most 511");
+  GS_UNROLL for (int step = top; step > 0; step >>= 1) {
+    const int at = n + step <= N ? n + step : N;
+    n = n + step <= N && GS_TABLE_AT(table, at - 1) < v ? at : n;
+  }
+  return n;
+}
+// Its element at i; at the nearest end where i is outside.
+template <int N, class I> GS_FN f32 gs_lookup(const f32 (&table)[N], I i) {
+  return GS_TABLE_AT(table, (int)gs_within<I>(i, 0, N - 1));
 }
 
 // ---- where a kernel is ----
@@ -301,6 +519,17 @@ template <class C> GS_FN gs_emu_thread *gs_meet(C) {
 #define GS_BLOCK_MAX(v, s) GS_MEET_ALL(v, s, GS_EMU_MAX)
 #define GS_BLOCK_MIN(v, s) GS_MEET_ALL(v, s, GS_EMU_MIN)
 
+// The value of lane GS_LANE ^ distance: an f32, or an i64 as two halves.
+GS_FN f32 gs_exchange(gs_emu_thread *t, f32 v, int distance, int line) {
+  return gs_float(t->rt->exchange(t, gs_bits(v), distance, line));
+}
+GS_FN i64 gs_exchange(gs_emu_thread *t, i64 v, int distance, int line) {
+  const gs_u32 low = t->rt->exchange(t, (gs_u32)v, distance, line);
+  const gs_u32 high = t->rt->exchange(t, (gs_u32)(v >> 32), distance, line);
+  return (i64)((unsigned long long)high << 32 | low);
+}
+#define GS_EXCHANGE(v, distance) gs_exchange(gs_meet(gs_here), v, distance, __LINE__)
+
 GS_FN void *gs_shared(gs_emu_thread *t, i64 bytes, const char *name, int line) {
   unsigned at = (t->shared_used + 15u) & ~15u;
   t->shared_used = at + (unsigned)bytes;
@@ -334,14 +563,46 @@ template <class T> GS_FN void gs_put(T *y, i64 i, f32 v) {
 template <class T> GS_FN i64 gs_geti(const T *x, i64 i) {
   return (i64)x[i];
 }
-template <class T> GS_FN void gs_puti(T *y, i64 i, i64 v) {
-  y[i] = (T)v;
+template <class T, class I> GS_FN void gs_puti(T *y, i64 i, I v) {
+  y[i] = gs_keep<T>::from(v);
+}
+template <int N, class I, class T> GS_FN void gs_loadi(I (&out)[N], const T *x, i64 i) {
+  GS_UNROLL for (int k = 0; k < N; k++) out[k] = (I)x[i + k];
+}
+template <int N, class I, class T> GS_FN void gs_storei(T *y, i64 i, const I (&v)[N]) {
+  GS_UNROLL for (int k = 0; k < N; k++) y[i + k] = gs_keep<T>::from(v[k]);
 }
 template <int N, class T> GS_FN void gs_load(f32 (&out)[N], const T *x, i64 i) {
   GS_UNROLL for (int k = 0; k < N; k++) out[k] = gs_to_f32(x[i + k]);
 }
 template <int N, class T> GS_FN void gs_store(T *y, i64 i, const f32 (&v)[N]) {
   GS_UNROLL for (int k = 0; k < N; k++) y[i + k] = gs_round<T>::from(v[k]);
+}
+// The first n of a vector, where fewer than all may be left: what is not loaded is 0.
+template <int N, class T> GS_FN void gs_load_upto(f32 (&out)[N], const T *x, i64 i, int n) {
+  if (n >= N)
+    gs_load<N>(out, x, i);
+  else
+    GS_UNROLL for (int j = 0; j < N; j++) out[j] = j < n ? gs_get(x, i + j) : 0.0f;
+}
+template <int N, class T> GS_FN void gs_store_upto(T *y, i64 i, const f32 (&v)[N], int n) {
+  if (n >= N)
+    gs_store<N>(y, i, v);
+  else
+    GS_UNROLL for (int j = 0; j < N; j++) if (j < n) gs_put(y, i + j, v[j]);
+}
+template <int N, class I, class T> GS_FN void gs_loadi_upto(I (&out)[N], const T *x, i64 i, int n) {
+  if (n >= N)
+    gs_loadi<N>(out, x, i);
+  else
+    GS_UNROLL for (int j = 0; j < N; j++) out[j] = j < n ? (I)x[i + j] : (I)0;
+}
+template <int N, class I, class T>
+GS_FN void gs_storei_upto(T *y, i64 i, const I (&v)[N], int n) {
+  if (n >= N)
+    gs_storei<N>(y, i, v);
+  else
+    GS_UNROLL for (int j = 0; j < N; j++) if (j < n) gs_puti(y, i + j, v[j]);
 }
 GS_FN f32 gs_step(const f32 *v) {
   return *v;
@@ -425,8 +686,8 @@ template <class T> void gs_put(gs_inout<T> y, gs_at i, f32 v) {
 template <class V> i64 gs_geti(V x, gs_at i) {
   return (i64)gs_read<typename V::element>(x.p, i);
 }
-template <class T> void gs_puti(gs_inout<T> y, gs_at i, i64 v) {
-  gs_write<T>(y.p, i, (T)v);
+template <class T, class I> void gs_puti(gs_inout<T> y, gs_at i, I v) {
+  gs_write<T>(y.p, i, gs_keep<T>::from(v));
 }
 // Pieces of up to 16 bytes, as on the GPU: the driver checks alignment and range of each.
 template <int N, class T> struct gs_pieces {
@@ -447,6 +708,39 @@ template <int N, class T> void gs_store(gs_inout<T> y, gs_at i, const f32 (&v)[N
     T *e = (T *)y.p.at(i.i + k, sizeof(T), each, GS_EMU_WRITE, i.line);
     for (int j = 0; j < each; j++) e[j] = gs_round<T>::from(v[k + j]);
   }
+}
+template <int N, class I, class V> void gs_loadi(I (&out)[N], V x, gs_at i) {
+  typedef typename V::element T;
+  constexpr int each = gs_pieces<N, T>::each;
+  for (int k = 0; k < N; k += each) {
+    const T *e = (const T *)x.p.at(i.i + k, sizeof(T), each, GS_EMU_READ, i.line);
+    for (int j = 0; j < each; j++) out[k + j] = (I)e[j];
+  }
+}
+template <int N, class I, class T> void gs_storei(gs_inout<T> y, gs_at i, const I (&v)[N]) {
+  constexpr int each = gs_pieces<N, T>::each;
+  for (int k = 0; k < N; k += each) {
+    T *e = (T *)y.p.at(i.i + k, sizeof(T), each, GS_EMU_WRITE, i.line);
+    for (int j = 0; j < each; j++) e[j] = gs_keep<T>::from(v[k + j]);
+  }
+}
+// The first n of a vector, where fewer than all may be left: what is not loaded is 0.
+template <int N, class V> void gs_load_upto(f32 (&out)[N], V x, gs_at i, int n) {
+  if (n >= N) return gs_load<N>(out, x, i);
+  for (int j = 0; j < N; j++) out[j] = j < n ? gs_get(x, gs_at(i.i + j, i.line)) : 0.0f;
+}
+template <int N, class T> void gs_store_upto(gs_inout<T> y, gs_at i, const f32 (&v)[N], int n) {
+  if (n >= N) return gs_store<N>(y, i, v);
+  for (int j = 0; j < n; j++) gs_put(y, gs_at(i.i + j, i.line), v[j]);
+}
+template <int N, class I, class V> void gs_loadi_upto(I (&out)[N], V x, gs_at i, int n) {
+  if (n >= N) return gs_loadi<N>(out, x, i);
+  for (int j = 0; j < N; j++) out[j] = j < n ? (I)gs_geti(x, gs_at(i.i + j, i.line)) : (I)0;
+}
+template <int N, class I, class T>
+void gs_storei_upto(gs_inout<T> y, gs_at i, const I (&v)[N], int n) {
+  if (n >= N) return gs_storei<N>(y, i, v);
+  for (int j = 0; j < n; j++) gs_puti(y, gs_at(i.i + j, i.line), v[j]);
 }
 inline f32 gs_step(gs_step_view v, int line = __builtin_LINE()) {
   return gs_read<f32>(v.p, gs_at(0, line));

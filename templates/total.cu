@@ -16,6 +16,26 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 1,
     @{BODY}
   }
 }
+//@ sliced
+@{BANNER}
+GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
+          @{PARAMS}) {
+  @{SHARED}
+  const i64 @{ROW} = GS_BID * @{COLUMNS} + GS_TID % @{COLUMNS};
+  @{COUNT_PARTS}
+  @{SUMS}
+  if (@{ROW} < @{WIDTH}) {
+    for (i64 b = GS_TID / @{COLUMNS}; b < parts; b += @{SLICES}) {
+      @{ADD}
+    }
+  }
+  @{MEET}
+  GS_SYNC();
+  if (GS_TID < @{COLUMNS} && @{ROW} < @{WIDTH}) {
+    @{SUMMED}
+    @{BODY}
+  }
+}
 //@ warp
 @{BANNER}
 GS_KERNEL(@{ENTRY}, @{THREADS}, 0,

@@ -78,14 +78,16 @@ const char *unique(kern *k, const char *stem) {
     if (!clash) break;
     name = fmt(k, "%s%d", stem, n);
   }
-  if (k->ntaken < 256)
-    k->taken[k->ntaken++] = name;
-  else
-    emit_fail(k->e, 0, "a kernel has more than 256 names in scope");
+  k->taken = gs_arena_room(k->e->a, k->taken, k->ntaken, &k->cap_taken, sizeof *k->taken);
+  k->taken[k->ntaken++] = name;
   return name;
 }
 
 /* ---- the kernel ---- */
+
+static bool has_table(const val *v) {
+  return v->kind == VAL_OP && (v->op == GS_OP_BUCKET || v->op == GS_OP_LOOKUP);
+}
 
 void kern_begin(kern *k, emit *e, unit *u) {
   *k = (kern){.e = e, .u = u, .chunk = ""};
@@ -95,6 +97,10 @@ void kern_begin(kern *k, emit *e, unit *u) {
   k->reads = GS_NEW_N(e->a, bool, e->nmems + 1);
   k->writes = GS_NEW_N(e->a, bool, e->nmems + 1);
   k->strides = GS_NEW_N(e->a, bool, e->nmems + 1);
+  for (int v = 0; v < e->nvals; v++)
+    if (has_table(&e->vals[v]) && e->vals[v].index >= k->ntables)
+      k->ntables = (int)e->vals[v].index + 1;
+  k->tables = GS_NEW_N(e->a, bool, k->ntables + 1);
   for (int d = 0; d < gs_graph_ndims(e->g); d++)
     k->var[d] = gs_arena_printf(e->a, "i_%s", gs_graph_dim_at(e->g, d)->name);
 }
@@ -148,8 +154,13 @@ void kern_uses(kern *k, const int *roots, int n) {
 const char *dim_text(kern *k, int d) {
   d = dim_root(k->e, d);
   if (dim_size(k->e, d) >= 0) return fmt(k, "%lld", (long long)dim_size(k->e, d));
+  const gs_dim *dim = gs_graph_dim_at(k->e->g, d);
+  if (dim->same_as >= 0) {
+    const char *of = dim_text(k, dim->same_as);
+    return fmt(k, "((%s + %lld) / %lld)", of, (long long)dim->div - 1, (long long)dim->div);
+  }
   k->dims[d] = true;
-  return gs_graph_dim_at(k->e->g, d)->name;
+  return dim->name;
 }
 
 /* ---- indices ---- */
@@ -189,16 +200,15 @@ static const char *scaled(kern *k, const char *s, int64_t coef, bool sum) {
 const char *aff_text(kern *k, int at) {
   const aff a = k->e->affs[at];
   gs_text t = {0};
-  bool flat = is_flat(k, &a);
+  bool flat = is_flat(k, &a), fits = aff_fits_int(k->e, at);
   for (int i = 0; i < a.n; i++) {
     int v = a.var[i];
     if (flat && in_space(k, v)) continue;
-    if (v >= OPAQUE)
-      plus(&t, scaled(k, value_text(k, v - OPAQUE), a.coef[i], false));
-    else if (varies_by_lane(k, v))
-      plus(&t, scaled(k, fmt(k, "%s + l", k->var[v]), a.coef[i], true));
-    else
-      plus(&t, scaled(k, k->var[v], a.coef[i], false));
+    const char *s = v >= OPAQUE ? value_text(k, v - OPAQUE) : k->var[v];
+    bool sum = v < OPAQUE && varies_by_lane(k, v), wide = v < OPAQUE && dim_is_outer(k->e, v);
+    if (sum) s = fmt(k, "%s + l", s);
+    if (!fits && !wide) s = fmt(k, sum ? "(i64)(%s)" : "(i64)%s", s), sum = false;
+    plus(&t, scaled(k, s, a.coef[i], sum));
   }
   if (flat) {
     plus(&t, k->flat);
@@ -232,10 +242,10 @@ const char *place_text(kern *k, int m, int row, int off) {
 
 /* ---- values ---- */
 
-static const char *number(kern *k, const val *x) {
-  if (x->type == GS_BOOL) return x->value != 0 ? "true" : "false";
-  if (x->type == GS_I64) return fmt(k, x->value < 0 ? "(%lld)" : "%lld", (long long)x->value);
-  float f = (float)x->value;
+const char *number_text(kern *k, gs_type type, double value) {
+  if (type == GS_BOOL) return value != 0 ? "true" : "false";
+  if (type == GS_I64) return fmt(k, value < 0 ? "(%lld)" : "%lld", (long long)value);
+  float f = (float)value;
   if (isnan(f)) return "(GS_INF - GS_INF)";
   if (isinf(f)) return f > 0 ? "GS_INF" : "(-GS_INF)";
   char s[40];
@@ -251,7 +261,24 @@ static const char *number(kern *k, const val *x) {
   return fmt(k, f < 0 || s[0] == '-' ? "(%s%sf)" : "%s%sf", s, point);
 }
 
-static const char *op_template(const val *x) {
+/* Division by a constant: a shift of a power of two, and what C has where nothing is below 0. */
+static const char *division(kern *k, const val *x) {
+  const val *a = &k->e->vals[x->arg[0]], *b = &k->e->vals[x->arg[1]];
+  bool q = x->op == GS_OP_QUOTIENT;
+  if (b->kind != VAL_CONST || b->value < 1 || b->value > INT32_MAX) return NULL;
+  int64_t n = (int64_t)b->value;
+  int bits = 0;
+  while ((int64_t)1 << bits < n) bits++;
+  if ((int64_t)1 << bits == n)
+    return q ? fmt(k, "($0 >> %d)", bits) : fmt(k, "($0 & %lld)", (long long)n - 1);
+  return a->lo < 0 ? NULL : q ? "($0 / $1)" : "($0 % $1)";
+}
+
+static const char *op_template(kern *k, const val *x, bool narrow) {
+  const char *t = NULL;
+  if (x->op == GS_OP_QUOTIENT || x->op == GS_OP_REMAINDER) t = division(k, x);
+  if (x->op == GS_OP_INTEGER && narrow) t = "gs_integer32($0)";
+  if (t) return t;
   if (x->type == GS_I64) { /* the prelude's are of f32 */
     if (x->op == GS_OP_MIN) return "($1 < $0 ? $1 : $0)";
     if (x->op == GS_OP_MAX) return "($1 > $0 ? $1 : $0)";
@@ -260,8 +287,15 @@ static const char *op_template(const val *x) {
   return gs_op_row(x->op)->c_text;
 }
 
-static const char *op_text(kern *k, const val *x) {
-  const char *c = op_template(x); /* never begins with '$' before a call's argument */
+static const char *table_name(kern *k, int64_t table) {
+  k->tables[table] = true;
+  return fmt(k, "table%lld", (long long)table);
+}
+
+static const char *op_text(kern *k, int v) {
+  const val at = k->e->vals[v], *x = &at;
+  bool narrow = is_narrow(k->e, v);
+  const char *c = op_template(k, x, narrow); /* no '$' first before a call's argument */
   if (!c) {
     emit_fail(k->e, x->line, "the operation %s has no text", gs_op_row(x->op)->name);
     return "0";
@@ -275,6 +309,10 @@ static const char *op_text(kern *k, const val *x) {
     c++;
     if (*c == 't')
       gs_text_add(&t, gs_type_name(x->to));
+    else if (*c == 'T')
+      gs_text_add(&t, table_name(k, x->index));
+    else if (x->type == GS_I64 && !narrow && is_narrow(k->e, x->arg[*c - '0']))
+      gs_text_printf(&t, "(i64)%s", value_text(k, x->arg[*c - '0']));
     else { /* an argument of a call needs no parentheses of its own */
       bool call = (c[-2] == '(' || (c[-2] == ' ' && c[-3] == ',')) && (c[1] == ')' || c[1] == ',');
       int a = x->arg[*c - '0'];
@@ -310,17 +348,21 @@ const char *value_text(kern *k, int v) {
   if (k->name[v]) return k->name[v];
   const val x = k->e->vals[v];
   switch (x.kind) {
-  case VAL_CONST: return number(k, &x);
+  case VAL_CONST: return number_text(k, x.type, x.value);
   case VAL_SCALAR: return scalar_text(k, &x);
   case VAL_LOAD: return load_text(k, v);
   case VAL_INDEX: {
-    const char *t = aff_text(k, x.off);
-    return strchr(t, ' ') ? fmt(k, "(i64)(%s)", t) : fmt(k, "(i64)%s", t);
+    const char *t = aff_text(k, x.off), *wide = is_narrow(k->e, v) ? "" : "(i64)";
+    return strchr(t, ' ') ? fmt(k, "%s(%s)", wide, t) : fmt(k, "%s%s", wide, t);
   }
   case VAL_SIZE: return dim_text(k, x.dim);
-  case VAL_QUOTIENT: return fmt(k, "((i64)(%s) / %lld)", aff_text(k, x.off), (long long)x.index);
-  case VAL_REMAINDER: return fmt(k, "((i64)(%s) %% %lld)", aff_text(k, x.off), (long long)x.index);
-  case VAL_OP: return op_text(k, &x);
+  case VAL_QUOTIENT: return fmt(k, "((%s) / %lld)", aff_text(k, x.off), (long long)x.index);
+  case VAL_REMAINDER: return fmt(k, "((%s) %% %lld)", aff_text(k, x.off), (long long)x.index);
+  case VAL_LEFT:
+    return fmt(k, "(int)gs_within<i64>(%s - (%s), 0, %lld)", dim_text(k, x.dim), aff_text(k, x.off),
+               (long long)x.index);
+  case VAL_INSIDE: return fmt(k, "gs_inside(%s, %s)", bare_text(k, x.arg[0]), dim_text(k, x.dim));
+  case VAL_OP: return op_text(k, v);
   default: emit_fail(k->e, x.line, "a reduction is used before it is made"); return "0";
   }
 }
@@ -335,4 +377,22 @@ const char *bare_text(kern *k, int v) {
     if (depth == 0) return s; /* the first parenthesis closes before the end: a cast, a product */
   }
   return fmt(k, "%.*s", (int)n - 2, s + 1);
+}
+
+/* ---- limits ---- */
+
+bool is_limit(const emit *e, int guard, const space *s, int64_t apart) {
+  const val *g = guard >= 0 ? &e->vals[guard] : NULL;
+  if (!g || s->n == 0 || g->kind != VAL_OP || g->op != GS_OP_LT) return false;
+  const val *index = &e->vals[g->arg[0]], *left = &e->vals[g->arg[1]];
+  int last = s->dim[s->n - 1];
+  return index->kind == VAL_INDEX && left->kind == VAL_LEFT && !(left->deps >> last & 1) &&
+         aff_coef(e, index->off, last) == apart;
+}
+
+const char *guard_limit(kern *k, int guard, const space *s, int64_t apart) {
+  if (!is_limit(k->e, guard, s, apart)) return NULL;
+  const val *g = &k->e->vals[guard];
+  const char *first = aff_text(k, k->e->vals[g->arg[0]].off);
+  return fmt(k, strchr(first, ' ') ? "%s - (%s)" : "%s - %s", value_text(k, g->arg[1]), first);
 }

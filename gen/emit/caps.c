@@ -67,7 +67,8 @@ const gs_caps *gs_caps_find(const char *arch) {
 int64_t gs_count_value(const gs_count *c, const int64_t *sizes) {
   int64_t n = c->coef;
   for (int d = 0; d < GS_MAX_DIMS; d++)
-    if (c->dims >> d & 1) n *= sizes[d];
+    if (c->dims >> d & 1)
+      n *= c->each > 1 ? sizes[d] / c->each + (sizes[d] % c->each > 0) : sizes[d];
   int64_t div = c->div > 0 ? c->div : 1;
   n = n / div + (n % div > 0);
   return c->cap > 0 && n > c->cap ? c->cap : n;

@@ -1,16 +1,10 @@
-/* columns.c: template columns (sums over rows alone: threads own columns), template all (full sums)
- * and template total (adds the parts that any of them wrote, in a fixed order). */
+/* columns.c: template columns (sums over rows alone: threads own columns) and template all (full
+ * sums). total.c adds the parts that they write. */
 #include "emit/emit.h"
 
 #include <string.h>
 
-enum {
-  COLUMN_THREADS = 128,
-  COLUMN_WAVES = 8,
-  ALL_THREADS = 256,
-  ALL_WAVES = 4,
-  TOTAL_THREADS = 64
-};
+enum { COLUMN_THREADS = 128, COLUMN_WAVES = 8, ALL_THREADS = 256, ALL_WAVES = 4 };
 
 static int column_terms(const unit *u, term *terms, int *roots) {
   for (int i = 0; i < u->ncolumns; i++) {
@@ -53,6 +47,7 @@ void write_columns(emit *e, unit *u) {
   if (e->caps->is_emulator) groups = e->caps->sm_count;
   if (groups < 1) groups = 1;
   allocate(e, u, groups, s.count);
+  u->parts_space = s;
   shape sh = {.template_name = "columns",
               .piece = "tiles",
               .threads = COLUMN_THREADS,
@@ -173,123 +168,5 @@ void write_all(emit *e, unit *u) {
     all_rows(&k, u, terms, n, roots, &sh, inner);
   else
     all_flat(&k, u, terms, n, roots, &sh);
-  add_kernel(&k, &sh);
-}
-
-/* ---- the parts added ---- */
-
-static const char *parts_text(kern *k, unit *made) {
-  unit *own = k->u;
-  k->u = made;
-  const char *rows = rows_text(k);
-  k->u = own;
-  if (made->per_block > 1)
-    line(k, "const i64 need = (%s + %lld) / %lld;", rows, (long long)made->per_block - 1,
-         (long long)made->per_block);
-  else
-    line(k, "const i64 need = %s;", rows);
-  line(k,
-       made->parts_each > 1 ? "const i64 parts = (need < %lld ? need : %lld) * %lld;"
-                            : "const i64 parts = need < %lld ? need : %lld;",
-       (long long)made->cap, (long long)made->cap, (long long)made->parts_each);
-  return take_text(k);
-}
-
-/* Every read of a total becomes the sum that this kernel has made. */
-static void name_totals(kern *k, unit *u, const int *roots, int n) {
-  emit *e = k->e;
-  bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
-  collect(e, roots, n, seen, true, NULL);
-  where_at w;
-  for (int v = 0; v < e->nvals; v++) {
-    if (!seen[v] || e->vals[v].kind != VAL_LOAD) continue;
-    for (int c = 0; c < u->ncolumns; c++) {
-      if (e->vals[v].mem != u->columns[c].total) continue;
-      int row, off;
-      where_loops(e, &w);
-      mem_index(e, &e->mems[u->columns[c].total], &w, &row, &off);
-      if (off != e->vals[v].off)
-        emit_fail(e, u->line, "a sum over rows is read at another index than it is made");
-      k->name[v] = fmt(k, "%s_v", e->mems[u->columns[c].total].name);
-    }
-  }
-}
-
-static void add_parts(kern *k, unit *u, int64_t width, shape *sh, const char *at) {
-  term terms[MAX_STORES];
-  for (int c = 0; c < u->ncolumns; c++) {
-    terms[c] = (term){.kind = TERM_REDUCE,
-                      .name = u->columns[c].name,
-                      .chunk = "",
-                      .op = u->columns[c].op,
-                      .compensated = u->columns[c].op == GS_OP_SUM};
-    declare_sum(k, &terms[c], 1, "");
-    k->reads[u->columns[c].mem] = true;
-  }
-  hole(sh, "SUMS", take_text(k));
-  for (int c = 0; c < u->ncolumns; c++) {
-    const char *n = terms[c].name, *parts = k->e->mems[u->columns[c].mem].name;
-    const char *get = width > 1 ? fmt(k, "gs_get(%s, b * %lld + %s)", parts, (long long)width, at)
-                                : fmt(k, "gs_get(%s, b)", parts);
-    if (terms[c].op == GS_OP_SUM) {
-      line(k, "const f32 %s_term = %s - %s_comp;", n, get, n);
-      line(k, "const f32 %s_next = %s_acc + %s_term;", n, n, n);
-      line(k, "%s_comp = (%s_next - %s_acc) - %s_term;", n, n, n, n);
-      line(k, "%s_acc = %s_next;", n, n);
-    } else {
-      line(k, "%s_acc = %s(%s_acc, %s);", n, terms[c].op == GS_OP_RMAX ? "gs_max" : "gs_min", n,
-           get);
-    }
-  }
-  hole(sh, "ADD", take_text(k));
-}
-
-/* together: each lane of a warp has added a share. */
-static void declare_totals(kern *k, const unit *u, bool together) {
-  for (int c = 0; c < u->ncolumns; c++) {
-    const char *name = k->e->mems[u->columns[c].total].name;
-    const char *acc = fmt(k, "%s_acc", u->columns[c].name);
-    gs_op op = u->columns[c].op;
-    const char *what = op == GS_OP_RMAX ? "MAX" : op == GS_OP_RMIN ? "MIN" : "SUM";
-    if (together)
-      line(k, "const f32 %s_v = GS_WARP_%s(%s);", name, what, acc);
-    else
-      line(k, "const f32 %s_v = %s;", name, acc);
-  }
-}
-
-void write_total(emit *e, unit *u) {
-  kern k;
-  int roots[MAX_STORES], n = u->nstores;
-  int64_t width = 1;
-  for (int i = 0; i < n; i++) roots[i] = u->stores[i].value;
-  for (int d = 0; d < gs_graph_ndims(e->g); d++)
-    if (u->kept >> d & 1) width *= dim_size(e, d);
-  u->rows = u->kept;
-  unit_rows(e, u);
-  kern_begin(&k, e, u);
-  kern_uses(&k, roots, n);
-  name_totals(&k, u, roots, n);
-  bool one = width == 1, alone = e->caps->row_threads == 1;
-  shape sh = {.template_name = "total",
-              .threads = one ? 32 : TOTAL_THREADS,
-              .piece = !one    ? "columns"
-                       : alone ? "single"
-                               : "warp",
-              .barrier_free = !one || alone};
-  hole(&sh, "COUNT_PARTS", parts_text(&k, e->units[u->parts_unit]));
-  add_parts(&k, u, width, &sh, row_name(&k));
-  declare_totals(&k, u, one && !alone);
-  hole(&sh, "SUMMED", take_text(&k));
-  row_bind(&k);
-  row_values(&k, roots, n, 0);
-  for (int i = 0; i < n; i++) row_store(&k, &u->stores[i], NULL);
-  hole(&sh, "BODY", take_text(&k));
-  if (!one) {
-    hole(&sh, "ROW", row_name(&k));
-    hole_int(&k, &sh, "WIDTH", width);
-  }
-  sh.grid = (gs_count){.coef = width, .div = one ? 1 : TOTAL_THREADS};
-  sh.tunables = fmt(&k, "threads=%d", sh.threads);
   add_kernel(&k, &sh);
 }

@@ -72,12 +72,18 @@ static void dump_schedule(emit *e, const gs_dump_sink *d) {
   }
 }
 
+static bool sums_to_number(const unit *u) {
+  for (int i = 0; i < u->ncolumns; i++)
+    if (!u->columns[i].kept) return true;
+  return false;
+}
+
 static void write_unit(emit *e, unit *u) {
   switch (u->kind) {
   case UNIT_MAP: write_map(e, u); break;
   case UNIT_ROW: write_row(e, u); break;
   case UNIT_COLUMNS:
-    if (u->reduces || u->nstores)
+    if (u->reduces || u->nstores || sums_to_number(u))
       write_row(e, u);
     else
       write_columns(e, u);
@@ -96,8 +102,9 @@ static gs_status compile_units(emit *e, const gs_dump_sink *dump) {
   return e->status;
 }
 
-/* Skeletons that a layer may name with gs.template. */
+/* The author's own kernels, or skeletons that a layer may name with gs.template. */
 static gs_status write_body(emit *e) {
+  if (e->pass->instance->cuda) return write_cuda(e);
   if (strcmp(e->pass->instance->body, "attention") == 0) return write_attention(e);
   emit_fail(e, 0, "there is no template '%s'", e->pass->instance->body);
   return e->status;

@@ -20,9 +20,10 @@ typedef struct gs_caps {
 /* The row for an architecture name; NULL when unknown. "sm_90" is taken as "sm_90a". */
 const gs_caps *gs_caps_find(const char *arch);
 
-/* min(cap, ceil(coef * product of dims / div)); dims as a set; cap 0 means none. */
+/* min(cap, ceil(coef * product of dims / div)); dims as a set; cap 0 means none. Where `each` is
+ * not 0, of the one dim ceil(size / each) takes the place of its size. */
 typedef struct gs_count {
-  int64_t coef, div, cap;
+  int64_t coef, div, cap, each;
   gs_dims dims;
 } gs_count;
 int64_t gs_count_value(const gs_count *c, const int64_t *sizes);
@@ -66,8 +67,6 @@ typedef struct gs_kernel {
   gs_count grid;
   int threads;
   bool barrier_free;      /* no barrier, no warp collective, no shared memory */
-  gs_count bytes_rows;    /* traffic in bytes (elements x size, folded into coef) */
-  double flops_per_point; /* times the product of all dims of the pass */
 } gs_kernel;
 
 typedef struct gs_temp {

@@ -14,7 +14,7 @@
 #define MAX_TERMS 8 /* variables in one index */
 #define MAX_INNER 6 /* dims of an inner space */
 #define MAX_STORES 24
-#define MAX_LOOPS 16
+#define MAX_LOOPS 160
 #define OPAQUE 64 /* index variable OPAQUE + v is the integer value number v */
 
 /* An index: c + sum coef[k]*var[k]; var below OPAQUE is a dim's loop variable. Sorted by var. */
@@ -33,8 +33,12 @@ typedef enum val_kind {
   VAL_SIZE,
   VAL_QUOTIENT,
   VAL_REMAINDER,
+  VAL_LEFT,   /* how much of dim lies past index off: at least 0, at most `index` */
+  VAL_INSIDE, /* the argument, taken into the range of dim where it is outside */
   VAL_OP,
   VAL_REDUCE,
+  VAL_STATE,   /* of a fold's program: component `index` */
+  VAL_ELEMENT, /* of a fold's program: element `index` */
 } val_kind;
 
 /* A lowered value; equal numbers mean equal values, arguments have smaller numbers. */
@@ -48,11 +52,13 @@ typedef struct val {
   int mem;       /* LOAD, SCALAR */
   int row, off;  /* LOAD: index of the first dim (-1 when contiguous) and of the rest; INDEX: off */
   int guard;     /* LOAD: reads only where this value is true; -1 none */
-  int dim;       /* SIZE */
-  int64_t index; /* QUOTIENT, REMAINDER: the divisor */
+  int dim;       /* SIZE, LEFT, INSIDE; REDUCE by a fold: the component of its state */
+  int64_t index; /* QUOTIENT, REMAINDER: the divisor; REDUCE by a fold: its number; BUCKET, LOOKUP:
+                    the table */
   double value;
   gs_dims rdims;
-  gs_dims deps; /* loop variables that it depends on */
+  gs_dims deps;  /* loop variables that it depends on */
+  double lo, hi; /* bounds */
   int level;    /* reductions below */
   int line;
 } val;
@@ -74,8 +80,8 @@ typedef struct mem {
 
 typedef struct memo {
   struct memo *next;
-  int guard, val;
-  int at[]; /* index of each dim of the node, ascending */
+  int holds, val;
+  int at[]; /* index and guard of each dim of the node, ascending */
 } memo;
 
 /* What a unit writes: memory at an index gets a value, for every point of dims. */
@@ -83,11 +89,12 @@ typedef struct store {
   int mem;
   int row, off;
   int value;
+  int guard; /* a truth value: written only where it holds; -1 always */
   bool add;
   gs_dims dims;
 } store;
 
-/* What a unit sums over its rows. */
+/* What a unit sums over its rows, and over dims of u->kept that it has not itself. */
 typedef struct column {
   const char *name; /* of its accumulators */
   int mem;          /* the parts */
@@ -134,7 +141,9 @@ typedef struct unit {
   /* chosen when it is written; TOTAL reads those of its parts */
   int64_t per_block;  /* rows of a block at a time */
   int64_t cap;        /* blocks of a persistent kernel */
-  int64_t parts_each; /* parts that a block writes */
+  int64_t parts_each; /* parts that a block writes; of a sum to a number: one */
+  space parts_space;  /* how a part of a sum to more than a number lies */
+  bool is_cut;        /* made for what comes next, which reads it */
 } unit;
 
 typedef struct emit {
@@ -168,8 +177,9 @@ void emit_fail(emit *e, int line, const char *fmt, ...) GS_PRINTF(3, 4);
 
 /* ---- lower.c ---- */
 typedef struct where_at {
-  int at[GS_MAX_DIMS]; /* an aff for each dim */
-  int guard;
+  int at[GS_MAX_DIMS];    /* an aff for each dim */
+  int guard[GS_MAX_DIMS]; /* a truth value where that index lies inside its dim; -1: always */
+  int holds;              /* elsewhere the value does not matter; -1: it always does */
 } where_at;
 int aff_const(emit *e, int64_t c);
 int aff_var(emit *e, int var);
@@ -187,6 +197,26 @@ void mem_index(emit *e, const mem *m, const where_at *w, int *row, int *off);
 int64_t dim_size(const emit *e, int d); /* -1 for an outer dim */
 bool dim_is_outer(const emit *e, int d);
 int dim_root(const emit *e, int d); /* the dim whose size argument gives that of d */
+
+void count_dim(const emit *e, gs_count *c, int d); /* times the size of d */
+
+/* ---- range.c ---- */
+void val_bounds(const emit *e, val *v);
+bool is_narrow(const emit *e, int v); /* an integer that is an `int` in the text */
+const char *value_type(const emit *e, int v);
+bool is_inside(const emit *e, int at, int d);  /* proves that the index lies inside the dim */
+bool aff_fits_int(const emit *e, int at);      /* but for its outer dims */
+
+/* Guards: whether the index lies below the size of a dim; both of two. -1: always. */
+int below_size(emit *e, int at, int d);
+int both_guards(emit *e, int guard, int other);
+
+/* ---- stores.c ---- */
+bool reduces_dims(gs_op op); /* schedule.c */
+/* The stores of a value into memory, over loops that suit the value. */
+void add_stores(emit *e, unit *u, int to, gs_id expr, bool add);
+/* One store at a point, over the dims of the memory. */
+void add_point_store(emit *e, unit *u, int to, gs_id expr, const where_at *w, bool add);
 
 /* ---- memory.c ---- */
 /* line: of the author's file, for mistakes. input: receives a node that reads it, or NULL. */
@@ -207,6 +237,9 @@ gs_status schedule(emit *e);
 void space_of(emit *e, gs_dims inner, const int *values, int nvalues, const store *const *st,
               int nst, space *out);
 bool is_contiguous(const emit *e, int mem, int off, const space *s);
+/* Whether neighbours along the last dim lie `apart` elements apart, and a vector's first is aligned
+ * for all that lies between as well. */
+bool lies_apart(const emit *e, int mem, int off, const space *s, int64_t apart);
 void unit_rows(emit *e, unit *u); /* orders u->rows into row_dim */
 gs_count count_rows(const emit *e, const unit *u, int64_t per_block, int64_t cap);
 typedef struct geometry {
@@ -241,8 +274,12 @@ typedef struct kern {
     const char *name;
   } bases[64];
   int nbases;
-  const char *taken[256]; /* names in scope */
-  int ntaken;
+  const char **taken; /* names in scope */
+  int ntaken, cap_taken;
+  bool scratch;                 /* block sums meet in shared memory */
+  unsigned fold_f32, fold_i64;  /* bits: components of folds that do */
+  bool *tables;                 /* by number: read */
+  int ntables;
   int counter;
   bool *reads, *writes, *strides; /* by mem */
   bool dims[GS_MAX_DIMS];
@@ -264,7 +301,9 @@ typedef struct term { /* what a loop does with a value */
   const char *chunk; /* follows the accumulator: "" or "[c]" */
   gs_op op;
   bool compensated;
+  int made; /* REDUCE of a row: the value that it makes (of a fold: one of its components) */
 } term;
+#define MAX_TERM_VALUES (MAX_STORES * 2 * GS_MAX_ARGS)
 
 void kern_begin(kern *k, emit *e, unit *u);
 void kern_uses(kern *k, const int *roots, int n);
@@ -275,10 +314,15 @@ const char *take_text(kern *k); /* what was written since the last take */
 const char *fmt(kern *k, const char *f, ...) GS_PRINTF(2, 3);
 const char *unique(kern *k, const char *stem);
 const char *value_text(kern *k, int v);
+const char *number_text(kern *k, gs_type type, double value);
 const char *bare_text(kern *k, int v); /* without outer parentheses */
 const char *aff_text(kern *k, int a);
 const char *place_text(kern *k, int mem, int row, int off);
 const char *dim_text(kern *k, int d); /* the size of a dim */
+/* How many elements from a vector's first on a guard lets pass, where it is a limit along the last
+ * dim of s, neighbours being `apart`; else NULL. */
+const char *guard_limit(kern *k, int guard, const space *s, int64_t apart);
+bool is_limit(const emit *e, int guard, const space *s, int64_t apart);
 /* stop: names in scope, below which nothing is looked at; or NULL. */
 void collect(const emit *e, const int *roots, int n, bool *seen, bool into_reductions,
              const char *const *stop);
@@ -290,7 +334,16 @@ void row_bind(kern *k);         /* declares the other loop variables of the row 
 void row_values(kern *k, const int *roots, int n, int level);
 void row_store(kern *k, const store *st, const char *when);
 
+/* ---- fold.c: reductions by the author's own step and merge ---- */
+bool same_fold(const val *a, const val *b); /* components of one accumulation */
+void fold_declare(kern *k, const term *t);
+void fold_step(kern *k, const term *t); /* the elements of one point enter the state */
+/* Merges the lanes of a row; every one gets the result, under a name in k->name. */
+void fold_finish(kern *k, const geometry *g, const term *t);
+
 /* ---- step.c ---- */
+/* The values that terms read, into out[MAX_TERM_VALUES]; how many. */
+int term_values(const emit *e, const term *terms, int n, int *out);
 /* The inside of one step of a loop over s: loads, arithmetic, terms, stores. */
 void write_step(kern *k, const space *s, const char *flat, const term *terms, int n);
 void declare_sum(kern *k, const term *t, int vec, const char *dims);
@@ -332,5 +385,6 @@ void write_all(emit *e, unit *u);
 void write_total(emit *e, unit *u); /* adds the parts */
 void write_sum_by(emit *e, unit *u);
 gs_status write_attention(emit *e); /* a layer whose body is templates/attention.cu */
+gs_status write_cuda(emit *e);      /* a layer whose body is the author's (gs.cuda) */
 
 #endif

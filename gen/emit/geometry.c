@@ -23,37 +23,53 @@ static int64_t at_least_one(int64_t n) {
   return n > 0 ? n : 1;
 }
 
-bool is_contiguous(const emit *e, int m, int off, const space *s) {
+bool lies_apart(const emit *e, int m, int off, const space *s, int64_t apart) {
   if (s->n == 0) return s->vec == 1;
   const mem *x = &e->mems[m];
   const aff *a = &e->affs[off];
   int last = s->dim[s->n - 1];
-  if (aff_coef(e, off, last) != 1 || a->c % s->vec) return false;
+  int64_t all = s->vec * apart;
+  if (aff_coef(e, off, last) != apart || a->c % all) return false;
   for (int i = 0; i < a->n; i++)
-    if (a->var[i] != last && a->coef[i] % s->vec) return false;
-  return x->ndims < 2 || x->temp >= 0 || mem_packed(e, x) % s->vec == 0;
+    if (a->var[i] != last && a->coef[i] % all) return false;
+  return x->ndims < 2 || x->temp >= 0 || mem_packed(e, x) % all == 0;
 }
 
-static bool is_float(gs_type t) {
-  return t == GS_F32 || t == GS_BF16 || t == GS_F16;
+bool is_contiguous(const emit *e, int m, int off, const space *s) {
+  return lies_apart(e, m, off, s, 1);
 }
 
-/* Coefficients by which the dims of `inner` are ordered: those of an access that has them all. */
-static int ordering(const emit *e, gs_dims inner, const bool *seen, const store *const *st,
-                    int nst) {
+typedef struct place {
+  int row, off; /* of an access */
+} place;
+
+/* The access by which the dims of `inner` are ordered: one that has them all. */
+static place ordering(const emit *e, gs_dims inner, const bool *seen, const store *const *st,
+                      int nst) {
   for (int i = 0; i < nst; i++)
-    if ((aff_deps(e, st[i]->off) & inner) == inner) return st[i]->off;
-  for (int v = 0; v < e->nvals; v++)
-    if (seen[v] && e->vals[v].kind == VAL_LOAD && (aff_deps(e, e->vals[v].off) & inner) == inner)
-      return e->vals[v].off;
-  return -1;
+    if (((aff_deps(e, st[i]->off) | aff_deps(e, st[i]->row)) & inner) == inner)
+      return (place){st[i]->row, st[i]->off};
+  for (int v = 0; v < e->nvals; v++) {
+    const val *x = &e->vals[v];
+    if (!seen[v] || x->kind != VAL_LOAD) continue;
+    if (((aff_deps(e, x->off) | aff_deps(e, x->row)) & inner) == inner)
+      return (place){x->row, x->off};
+  }
+  return (place){-1, -1};
 }
 
-static void sort_dims(const emit *e, gs_dims inner, int by, space *s) {
+/* How far apart neighbours along d lie; what a row's stride multiplies is farthest. */
+static int64_t distance(const emit *e, place by, int d) {
+  int64_t rows = by.row < 0 ? 0 : aff_coef(e, by.row, d);
+  if (rows) return rows + INT32_MAX;
+  return by.off < 0 ? 0 : aff_coef(e, by.off, d);
+}
+
+static void sort_dims(const emit *e, gs_dims inner, place by, space *s) {
   for (int d = 0; d < GS_MAX_DIMS; d++) {
     if (!(inner >> d & 1)) continue;
     int at = s->n++;
-    while (at > 0 && by >= 0 && aff_coef(e, by, s->dim[at - 1]) < aff_coef(e, by, d)) {
+    while (at > 0 && distance(e, by, s->dim[at - 1]) < distance(e, by, d)) {
       s->dim[at] = s->dim[at - 1];
       at--;
     }
@@ -65,15 +81,13 @@ static void sort_dims(const emit *e, gs_dims inner, int by, space *s) {
 static int widest(const emit *e, const bool *seen, const store *const *st, int nst, int last) {
   int bytes = 16, narrow = 16;
   for (int v = 0; v < e->nvals; v++) {
-    if (!seen[v] || e->vals[v].kind != VAL_LOAD || !is_float(e->mems[e->vals[v].mem].type))
-      continue;
+    if (!seen[v] || e->vals[v].kind != VAL_LOAD) continue;
     int size = (int)gs_type_size(e->mems[e->vals[v].mem].type);
     if (aff_coef(e, e->vals[v].off, last) == 1 && size < narrow) narrow = size;
   }
   for (int i = 0; i < nst; i++) {
     int size = (int)gs_type_size(e->mems[st[i]->mem].type);
-    if (is_float(e->mems[st[i]->mem].type) && aff_coef(e, st[i]->off, last) == 1 && size < narrow)
-      narrow = size;
+    if (aff_coef(e, st[i]->off, last) == 1 && size < narrow) narrow = size;
   }
   int vec = bytes / narrow;
   return vec > 8 ? 8 : vec < 1 ? 1 : vec;
@@ -129,11 +143,7 @@ void unit_rows(emit *e, unit *u) {
 
 gs_count count_rows(const emit *e, const unit *u, int64_t per_block, int64_t cap) {
   gs_count c = {.coef = 1, .div = per_block, .cap = cap};
-  for (int i = 0; i < u->nrow; i++)
-    if (dim_is_outer(e, u->row_dim[i]))
-      c.dims |= (gs_dims)1 << dim_root(e, u->row_dim[i]);
-    else
-      c.coef *= dim_size(e, u->row_dim[i]);
+  for (int i = 0; i < u->nrow; i++) count_dim(e, &c, u->row_dim[i]);
   return c;
 }
 
@@ -168,7 +178,7 @@ void geometry_row(const emit *e, int64_t count, int vec, int values, int sums, b
   }
   if (vectors <= 32 * GROUP_CHUNKS) {
     g.threads = GROUP_THREADS;
-    for (g.lanes = 1; g.lanes < vectors && g.lanes < 32;) g.lanes *= 2;
+    for (g.lanes = persistent ? 2 : 1; g.lanes < vectors && g.lanes < 32;) g.lanes *= 2;
     g.per_block = g.threads / g.lanes;
     g.chunks = (int)up(vectors, g.lanes);
   } else {

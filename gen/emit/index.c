@@ -12,12 +12,26 @@ bool dim_is_outer(const emit *e, int d) {
 }
 
 int dim_root(const emit *e, int d) {
-  while (gs_graph_dim_at(e->g, d)->same_as >= 0 && gs_graph_dim_at(e->g, d)->same_as != d)
-    d = gs_graph_dim_at(e->g, d)->same_as;
-  return d;
+  return gs_graph_dim_root(e->g, d);
 }
 
-static int intern(emit *e, const aff *a) {
+void count_dim(const emit *e, gs_count *c, int d) {
+  if (!dim_is_outer(e, d)) {
+    c->coef *= dim_size(e, d);
+    return;
+  }
+  d = dim_root(e, d);
+  const gs_dim *dim = gs_graph_dim_at(e->g, d);
+  if (dim->same_as >= 0) c->each = dim->div;
+  c->dims |= (gs_dims)1 << (dim->same_as >= 0 ? dim_root(e, dim->same_as) : d);
+}
+
+static bool undo_division(emit *e, aff *a);
+
+static int intern(emit *e, const aff *given) {
+  aff plain = *given;
+  const aff *a = &plain;
+  while (undo_division(e, &plain)) continue;
   for (int i = 0; i < e->naffs; i++) {
     const aff *b = &e->affs[i];
     if (b->c == a->c && b->n == a->n && memcmp(b->var, a->var, sizeof(int) * (size_t)a->n) == 0 &&
@@ -58,10 +72,37 @@ static void add_term(emit *e, aff *a, int var, int64_t coef) {
   a->coef[i] = coef;
 }
 
+/* Adds k times another index to a. */
+static void add_aff(emit *e, aff *a, const aff *b, int64_t k) {
+  a->c += b->c * k;
+  for (int i = 0; i < b->n; i++) add_term(e, a, b->var[i], b->coef[i] * k);
+}
+
+/* Replaces k*(x / k) + x % k by x. */
+static bool undo_division(emit *e, aff *a) {
+  for (int i = 0; i < a->n; i++) {
+    const val *r = a->var[i] >= OPAQUE ? &e->vals[a->var[i] - OPAQUE] : NULL;
+    if (!r || r->kind != VAL_REMAINDER) continue;
+    for (int j = 0; j < a->n; j++) {
+      const val *q = a->var[j] >= OPAQUE ? &e->vals[a->var[j] - OPAQUE] : NULL;
+      if (!q || q->kind != VAL_QUOTIENT || q->off != r->off || q->index != r->index ||
+          a->coef[j] != a->coef[i] * r->index)
+        continue;
+      int64_t c = a->coef[i];
+      int quotient = a->var[j], remainder = a->var[i];
+      aff x = e->affs[r->off];
+      add_term(e, a, quotient, -c * r->index);
+      add_term(e, a, remainder, -c);
+      add_aff(e, a, &x, c);
+      return true;
+    }
+  }
+  return false;
+}
+
 int aff_add(emit *e, int x, int y) {
   aff a = e->affs[x], b = e->affs[y];
-  a.c += b.c;
-  for (int i = 0; i < b.n; i++) add_term(e, &a, b.var[i], b.coef[i]);
+  add_aff(e, &a, &b, 1);
   return intern(e, &a);
 }
 
@@ -123,29 +164,53 @@ static void split(emit *e, int x, int64_t k, int *q, int *r) {
     *r = intern(e, &lo);
     return;
   }
-  val v = {.kind = VAL_QUOTIENT, .type = GS_I64, .off = x, .row = -1, .guard = -1, .index = k};
+  val v = {.kind = VAL_QUOTIENT,
+           .type = GS_I64,
+           .mem = -1,
+           .off = x,
+           .row = -1,
+           .guard = -1,
+           .dim = -1,
+           .index = k};
   *q = aff_var(e, OPAQUE + val_make(e, &v));
   v.kind = VAL_REMAINDER;
   *r = aff_var(e, OPAQUE + val_make(e, &v));
 }
 
 void where_loops(emit *e, where_at *w) {
-  for (int d = 0; d < GS_MAX_DIMS; d++) w->at[d] = d < gs_graph_ndims(e->g) ? aff_var(e, d) : 0;
-  w->guard = -1;
+  for (int d = 0; d < GS_MAX_DIMS; d++) {
+    w->at[d] = d < gs_graph_ndims(e->g) ? aff_var(e, d) : 0;
+    w->guard[d] = -1;
+  }
+  w->holds = -1;
+}
+
+/* What provably lies inside its dim needs no guard. */
+static void set_guard(emit *e, where_at *w, int d, int guard) {
+  w->guard[d] = guard >= 0 && is_inside(e, w->at[d], d) ? -1 : guard;
 }
 
 void where_view(emit *e, const gs_node *n, where_at *w) {
-  int *at = w->at;
+  int *at = w->at, d0 = n->dim[0], d1 = n->dim[1], d2 = n->dim[2];
   switch (n->op) {
   case GS_OP_SPLIT:
-    at[n->dim[0]] = aff_add(e, aff_scale(e, at[n->dim[1]], dim_size(e, n->dim[2])), at[n->dim[2]]);
+    at[d0] = aff_add(e, aff_scale(e, at[d1], dim_size(e, d2)), at[d2]);
+    set_guard(e, w, d0, both_guards(e, w->guard[d1], w->guard[d2]));
     break;
   case GS_OP_MERGE:
-    split(e, at[n->dim[0]], dim_size(e, n->dim[2]), &at[n->dim[1]], &at[n->dim[2]]);
+    split(e, at[d0], dim_size(e, d2), &at[d1], &at[d2]);
+    set_guard(e, w, d1, w->guard[d0]);
+    set_guard(e, w, d2, w->guard[d0]);
     break;
-  case GS_OP_PICK: at[n->dim[0]] = aff_const(e, n->index); break;
-  case GS_OP_SLICE: at[n->dim[0]] = aff_add(e, at[n->dim[1]], aff_const(e, n->index)); break;
-  case GS_OP_RENAME: at[n->dim[0]] = at[n->dim[1]]; break;
+  case GS_OP_PICK:
+    at[d0] = aff_const(e, n->index);
+    w->guard[d0] = -1;
+    break;
+  case GS_OP_SLICE:
+  case GS_OP_RENAME:
+    at[d0] = aff_add(e, at[d1], aff_const(e, n->op == GS_OP_SLICE ? n->index : 0));
+    set_guard(e, w, d0, w->guard[d1]);
+    break;
   default: break;
   }
 }

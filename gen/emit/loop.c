@@ -59,6 +59,7 @@ void write_loop(kern *k, const geometry *g, const loop *l, bool chunked) {
 const char *collective(kern *k, const geometry *g, gs_op op, const char *value) {
   const char *what = op == GS_OP_RMAX ? "MAX" : op == GS_OP_RMIN ? "MIN" : "SUM";
   if (g->lanes == 1) return value;
+  k->scratch |= g->lanes == g->threads;
   if (g->lanes == g->threads) return fmt(k, "GS_BLOCK_%s(%s, scratch)", what, value);
   if (g->lanes == 32) return fmt(k, "GS_WARP_%s(%s)", what, value);
   return fmt(k, "GS_GROUP_%s(%d, %s)", what, g->lanes, value);

@@ -95,6 +95,23 @@ static const char *pass_name(gs_pass_kind k) {
   return names[k];
 }
 
+/* The tables that a kernel reads, as the text's constants. */
+static void add_tables(kern *k, gs_text *t) {
+  for (int i = 0; i < k->ntables; i++) {
+    if (!k->tables[i]) continue;
+    const gs_table *x = gs_graph_table_at(k->e->g, i);
+    gs_text_printf(t, "GS_TABLE(table%d, %d) = {\n   ", i, x->count);
+    size_t width = 3;
+    for (int j = 0; j < x->count; j++) {
+      const char *n = fmt(k, " %s,", number_text(k, GS_F32, x->value[j]));
+      if (width + strlen(n) > WIDTH) gs_text_add(t, "\n   "), width = 3;
+      gs_text_add(t, n);
+      width += strlen(n);
+    }
+    gs_text_add(t, "\n};\n");
+  }
+}
+
 static const char *banner(kern *k, const shape *s) {
   emit *e = k->e;
   gs_text t = {0};
@@ -109,44 +126,10 @@ static const char *banner(kern *k, const shape *s) {
     if (n > 3) add_comment(&t, f + 3, n - 3); /* past its own "// " */
     f += n + (end != NULL);
   }
+  add_tables(k, &t);
   const char *text = gs_arena_strdup(e->a, t.s);
   gs_text_free(&t);
   return text;
-}
-
-/* ---- costs ---- */
-
-static void cost(kern *k, gs_kernel *r) {
-  emit *e = k->e;
-  int64_t with[GS_MAX_DIMS] = {0}, without = 0;
-  for (int i = 0; i < e->nmems; i++) {
-    const mem *m = &e->mems[i];
-    if ((!k->reads[i] && !k->writes[i]) || m->role == GS_ROLE_SCALAR) continue;
-    int64_t bytes = mem_packed(e, m) * (int64_t)gs_type_size(m->type);
-    if (k->reads[i] && k->writes[i]) bytes *= 2;
-    if (m->ndims == 0)
-      without += bytes;
-    else if (dim_is_outer(e, m->dim[0]))
-      with[dim_root(e, m->dim[0])] += bytes;
-    else
-      without += bytes * dim_size(e, m->dim[0]);
-  }
-  r->bytes_rows = (gs_count){.coef = without, .div = 1};
-  for (int d = 0; d < GS_MAX_DIMS; d++)
-    if (with[d] > 0 && (r->bytes_rows.dims == 0 || with[d] > r->bytes_rows.coef))
-      r->bytes_rows = (gs_count){.coef = with[d], .div = 1, .dims = (gs_dims)1 << d};
-  double points = 1, flops = 0;
-  for (int d = 0; d < gs_graph_ndims(e->g); d++)
-    if (!dim_is_outer(e, d)) points *= (double)dim_size(e, d);
-  for (int v = 0; v < e->nvals; v++) {
-    if (k->uses[v] == 0 || (e->vals[v].kind != VAL_OP && e->vals[v].kind != VAL_REDUCE)) continue;
-    gs_dims dims = e->vals[v].deps | e->vals[v].rdims;
-    double n = gs_op_row(e->vals[v].op)->cost;
-    for (int d = 0; d < gs_graph_ndims(e->g); d++)
-      if ((dims >> d & 1) && !dim_is_outer(e, d)) n *= (double)dim_size(e, d);
-    flops += n;
-  }
-  r->flops_per_point = flops / points;
 }
 
 /* ---- the record ---- */
@@ -216,5 +199,4 @@ void add_kernel(kern *k, shape *s) {
                    .grid = s->grid,
                    .threads = s->threads,
                    .barrier_free = s->barrier_free};
-  cost(k, r);
 }

@@ -66,10 +66,6 @@ static void declare_base(kern *k, int m, int row, int level) {
   k->bases[k->nbases++].name = name;
 }
 
-static const char *c_type(gs_type t) {
-  return t == GS_I64 ? "i64" : t == GS_BOOL ? "bool" : "f32";
-}
-
 /* Loads always get a name, so that they are read here; others when used more than once, or inside.
  */
 static bool wants_name(kern *k, int v) {
@@ -77,7 +73,9 @@ static bool wants_name(kern *k, int v) {
   switch (x->kind) {
   case VAL_LOAD:
   case VAL_QUOTIENT:
-  case VAL_REMAINDER: return true;
+  case VAL_REMAINDER:
+  case VAL_LEFT:
+  case VAL_INSIDE: return true;
   case VAL_SCALAR: return k->e->mems[x->mem].role == GS_ROLE_STEP_SCALAR;
   case VAL_OP: return k->uses[v] > 1 || k->used_inside[v] || strlen(value_text(k, v)) > 64;
   default: return false;
@@ -88,6 +86,8 @@ static const char *row_value_name(kern *k, int v) {
   const val *x = &k->e->vals[v];
   if (x->kind == VAL_LOAD || x->kind == VAL_SCALAR)
     return unique(k, fmt(k, "%s_v", k->e->mems[x->mem].name));
+  if (x->kind == VAL_LEFT)
+    return unique(k, fmt(k, "%s_left", gs_graph_dim_at(k->e->g, x->dim)->name));
   for (int i = 0; i < k->u->nstores; i++)
     if (k->u->stores[i].value == v)
       return unique(k, fmt(k, "%s_v", k->e->mems[k->u->stores[i].mem].name));
@@ -104,7 +104,7 @@ void row_values(kern *k, const int *roots, int n, int level) {
     if (x.kind == VAL_LOAD) declare_base(k, x.mem, x.row, level);
     if (!is_row(k, x.deps) || x.kind == VAL_REDUCE || !wants_name(k, v)) continue;
     const char *text = bare_text(k, v), *name = row_value_name(k, v);
-    line(k, "const %s %s = %s;", c_type(x.type), name, text);
+    line(k, "const %s %s = %s;", value_type(e, v), name, text);
     k->name[v] = name;
   }
   for (int i = 0; i < k->u->nstores; i++)
@@ -118,6 +118,10 @@ void row_store(kern *k, const store *st, const char *when) {
   bool integer = k->e->vals[st->value].type == GS_I64;
   const char *value = bare_text(k, st->value);
   k->writes[real] = true;
+  if (st->guard >= 0) {
+    const char *in = value_text(k, st->guard);
+    when = when ? fmt(k, "%s && %s", when, in) : in;
+  }
   if (st->add) {
     k->reads[real] = true;
     value = fmt(k, "gs_get(%s, %s) + %s", name, at, value_text(k, st->value));

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define LONGEST_FORMULA 600 /* characters; of a value used many times little more can be read */
+
 /* ---- walking the graph ---- */
 
 static gs_dims outer_dims(const emit *e) {
@@ -17,13 +19,14 @@ static gs_dims outer_dims(const emit *e) {
   return d;
 }
 
-static bool is_reduction(gs_op op) {
-  return op == GS_OP_SUM || op == GS_OP_RMAX || op == GS_OP_RMIN || op == GS_OP_LOGSUMEXP;
+bool reduces_dims(gs_op op) {
+  return op == GS_OP_SUM || op == GS_OP_RMAX || op == GS_OP_RMIN || op == GS_OP_LOGSUMEXP ||
+         op == GS_OP_FOLD;
 }
 
 static bool is_outer_sum(const emit *e, gs_id id) {
   const gs_node *n = gs_graph_node(e->g, id);
-  return n->op == GS_OP_SUM_BY || (is_reduction(n->op) && (n->rdims & outer_dims(e)));
+  return n->op == GS_OP_SUM_BY || (reduces_dims(n->op) && (n->rdims & outer_dims(e)));
 }
 
 /* Marks what root reads, in seen[id]. */
@@ -54,7 +57,7 @@ static gs_id inner_below(emit *e, gs_id root, bool self) {
   bool *seen = marks(e);
   mark(e, root, seen);
   for (gs_id id = 1; id <= root; id++)
-    if (seen[id] && (self || id != root) && is_reduction(gs_graph_node(e->g, id)->op) &&
+    if (seen[id] && (self || id != root) && reduces_dims(gs_graph_node(e->g, id)->op) &&
         !is_outer_sum(e, id))
       return id;
   return 0;
@@ -80,8 +83,9 @@ static unit *add_unit(emit *e, unit_kind kind) {
 static void add_formula(emit *e, unit *u, const char *name, gs_id id) {
   gs_text t = {0};
   gs_print_expr(e->g, id, &t);
-  u->formula =
-      gs_arena_printf(e->a, "%s// %s = %s\n", u->formula ? u->formula : "", name, t.s ? t.s : "");
+  bool whole = t.len <= LONGEST_FORMULA;
+  u->formula = gs_arena_printf(e->a, "%s// %s = %.*s%s\n", u->formula ? u->formula : "", name,
+                               LONGEST_FORMULA, t.s ? t.s : "", whole ? "" : " ...");
   gs_text_free(&t);
 }
 
@@ -91,67 +95,6 @@ static int first_line(emit *e, gs_id root) {
   for (gs_id id = root; id > 0; id--)
     if (seen[id] && gs_graph_node(e->g, id)->line > 0) return gs_graph_node(e->g, id)->line;
   return 0;
-}
-
-/* A merge of a dim of the result, so that both parts of a join are stored by one thread. */
-static const gs_node *root_merge(emit *e, gs_id root, gs_dims dims) {
-  bool *seen = marks(e);
-  seen[root] = true;
-  for (gs_id id = root; id > 0; id--) {
-    if (!seen[id]) continue;
-    const gs_node *n = gs_graph_node(e->g, id);
-    if (n->op == GS_OP_MERGE && (dims >> n->dim[0] & 1)) return n;
-    if (is_reduction(n->op) || n->op == GS_OP_AT || n->op == GS_OP_SUM_BY) continue;
-    for (int i = 0; i < n->nargs; i++) seen[n->arg[i]] = true;
-  }
-  return NULL;
-}
-
-/* The dim of m's two that the merged value joins, or -1. */
-static int joined_dim(const emit *e, const gs_node *m) {
-  const gs_node *j = gs_graph_node(e->g, m->arg[0]);
-  while (j->nargs == 1 && j->op < GS_OP_ADD) j = gs_graph_node(e->g, j->arg[0]);
-  if (j->op != GS_OP_JOIN) return -1;
-  return j->dim[0] == m->dim[1] || j->dim[0] == m->dim[2] ? j->dim[0] : -1;
-}
-
-static void push_store(emit *e, unit *u, int to, gs_id expr, const where_at *w, gs_dims dims,
-                       bool add) {
-  if (u->nstores == MAX_STORES) {
-    emit_fail(e, 0, "a kernel would have more than %d stores", MAX_STORES);
-    return;
-  }
-  store *s = &u->stores[u->nstores++];
-  s->mem = to;
-  s->value = lower(e, expr, w);
-  s->dims = dims;
-  s->add = add;
-  mem_index(e, &e->mems[to], w, &s->row, &s->off);
-}
-
-/* The stores of a value into memory: one, or one a part of a join at the root. */
-static void add_stores(emit *e, unit *u, int to, gs_id expr, bool add) {
-  where_at w;
-  where_loops(e, &w);
-  gs_dims dims = 0;
-  for (int i = 0; i < e->mems[to].ndims; i++)
-    if (dim_size(e, e->mems[to].dim[i]) != 1) dims |= (gs_dims)1 << e->mems[to].dim[i];
-  const gs_node *merge = root_merge(e, expr, dims);
-  int join = merge ? joined_dim(e, merge) : -1;
-  if (!merge || join < 0 || dim_size(e, join) > 8) {
-    push_store(e, u, to, expr, &w, dims, add);
-    return;
-  }
-  int whole = merge->dim[0], high = merge->dim[1], low = merge->dim[2];
-  int other = join == high ? low : high;
-  dims &= ~((gs_dims)1 << whole);
-  if (dim_size(e, other) != 1) dims |= (gs_dims)1 << other;
-  for (int64_t part = 0; part < dim_size(e, join); part++) {
-    int at_join = aff_const(e, part), at_other = aff_var(e, other);
-    int h = join == high ? at_join : at_other, l = join == high ? at_other : at_join;
-    w.at[whole] = aff_add(e, aff_scale(e, h, dim_size(e, low)), l);
-    push_store(e, u, to, expr, &w, dims, add);
-  }
 }
 
 /* ---- what may share a kernel ---- */
@@ -193,12 +136,55 @@ static need unit_need(emit *e, const unit *u) {
   return n;
 }
 
-/* Column sums stay in registers: as many values a thread as a row of this length has. */
-static bool columns_fit(const emit *e, const unit *u) {
+static int64_t count_inner(const emit *e, gs_dims dims) {
   int64_t n = 1;
   for (int d = 0; d < gs_graph_ndims(e->g); d++)
-    if (u->kept >> d & 1) n *= dim_size(e, d);
-  return n * u->ncolumns <= 16 * 1024;
+    if (dims >> d & 1) n *= dim_size(e, d);
+  return n;
+}
+
+/* Column sums stay in registers: as many values a thread as a row of this length has. */
+static bool columns_fit(const emit *e, const unit *u) {
+  int wide = 0;
+  for (int i = 0; i < u->ncolumns; i++) wide += u->columns[i].kept != 0;
+  return count_inner(e, u->kept) * wide <= 16 * 1024;
+}
+
+/* Sums to numbers cost nothing beside other work on the same elements, but have a faster kernel of
+ * their own where a row would have a single one. */
+static bool numbers_fit(const emit *e, const unit *u) {
+  gs_dims outer = outer_dims(e);
+  for (int i = 0; i < u->ncolumns; i++) {
+    const column *c = &u->columns[i];
+    if (c->kept) continue;
+    gs_dims inner = c->rdims & ~u->rows;
+    if ((u->rows & ~c->rdims) || (inner & outer)) return false;
+    if (!u->reduces && !u->kept && count_inner(e, inner) < 8) return false;
+  }
+  return true;
+}
+
+/* Sums of a unit: the rows are what those that keep the most go over; the others keep fewer of the
+ * same dims, or none. Sets u->rows. */
+static bool columns_hold(const emit *e, unit *u, const need *n) {
+  gs_dims rows = n->rows;
+  bool numbers = false;
+  u->kept = 0;
+  for (int i = 0; i < u->ncolumns; i++) u->kept |= u->columns[i].kept;
+  if ((u->kept & outer_dims(e)) || (n->rows & u->kept)) return false;
+  for (int i = 0; i < u->ncolumns; i++)
+    if (u->kept && u->columns[i].kept == u->kept) rows = u->columns[i].rdims;
+  for (int i = 0; i < u->ncolumns; i++) {
+    const column *c = &u->columns[i];
+    numbers |= !c->kept;
+    if (c->kept && c->rdims != (rows | (u->kept & ~c->kept))) return false;
+  }
+  if ((n->rows & ~rows) || (rows & n->reduced)) return false;
+  for (int i = 0; i < u->nstores; i++)
+    if ((rows & ~u->stores[i].dims) || (u->stores[i].dims & ~rows & outer_dims(e))) return false;
+  u->rows = rows;
+  if (numbers && !numbers_fit(e, u)) return false;
+  return (!n->reduces && !u->nstores && !numbers) || columns_fit(e, u);
 }
 
 /* Whether the stores and columns of u can be one kernel; sets its rows. */
@@ -213,18 +199,7 @@ static bool unit_holds(emit *e, unit *u) {
     if ((u->stores[i].dims & ~n.rows) & outer) return false;
   }
   if (u->ncolumns) {
-    gs_dims free = 0;
-    for (int i = 0; i < u->ncolumns; i++) free |= u->columns[i].kept;
-    if (free != u->kept || (free & outer) || (n.rows & free)) return false;
-    for (int i = 0; i < u->ncolumns; i++)
-      if (u->columns[i].kept != u->kept || (n.rows & ~u->columns[i].rdims)) return false;
-    u->rows = u->columns[0].rdims;
-    for (int i = 0; i < u->nstores; i++)
-      if (u->rows & ~u->stores[i].dims) return false;
-    for (int i = 0; i < u->ncolumns; i++)
-      if (u->columns[i].rdims != u->rows) return false;
-    if (u->rows & n.reduced) return false;
-    if ((n.reduces || u->nstores) && !columns_fit(e, u)) return false;
+    if (!columns_hold(e, u, &n)) return false;
   } else if (!n.reduces) {
     for (int i = 1; i < u->nstores; i++)
       if (u->stores[i].dims != u->stores[0].dims) return false;
@@ -233,10 +208,8 @@ static bool unit_holds(emit *e, unit *u) {
   return true;
 }
 
-/* Adds `job` to a unit of this round that can hold it, or as a unit of its own. */
-static bool place(emit *e, const unit *job) {
-  unit alone = *job;
-  if (!unit_holds(e, &alone)) return false;
+/* Adds `job` to a unit of this round that can hold it. */
+static bool join(emit *e, const unit *job) {
   for (int k = e->round_start; k < e->nunits; k++) {
     unit both = *e->units[k];
     if (both.kind > UNIT_COLUMNS || both.nstores + job->nstores > MAX_STORES ||
@@ -244,41 +217,74 @@ static bool place(emit *e, const unit *job) {
       continue;
     for (int i = 0; i < job->nstores; i++) both.stores[both.nstores++] = job->stores[i];
     for (int i = 0; i < job->ncolumns; i++) both.columns[both.ncolumns++] = job->columns[i];
-    both.kept |= job->kept;
     if (!unit_holds(e, &both)) continue;
     both.formula = gs_arena_printf(e->a, "%s%s", both.formula ? both.formula : "",
                                    job->formula ? job->formula : "");
     *e->units[k] = both;
     return true;
   }
-  *add_unit(e, alone.kind) = alone;
+  return false;
+}
+
+/* As join, or as a unit of its own. */
+static bool place(emit *e, const unit *job) {
+  unit alone = *job;
+  if (!unit_holds(e, &alone)) return false;
+  if (!join(e, job)) *add_unit(e, alone.kind) = alone;
   return true;
 }
 
 /* ---- cutting ---- */
 
+static bool reads_stores_of(const emit *e, const unit *u, const unit *made) {
+  bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
+  int roots[MAX_STORES];
+  for (int i = 0; i < u->nstores; i++) roots[i] = u->stores[i].value;
+  collect(e, roots, u->nstores, seen, true, NULL);
+  for (int v = 0; v < e->nvals; v++)
+    for (int i = 0; seen[v] && i < made->nstores; i++)
+      if (e->vals[v].kind == VAL_LOAD && e->vals[v].mem == made->stores[i].mem) return true;
+  return false;
+}
+
+/* Adds what is cut out to the unit that was cut out just before, unless it reads that. */
+static bool join_cut(emit *e, const unit *u) {
+  unit *last = e->nunits ? e->units[e->nunits - 1] : NULL;
+  if (!last || !last->is_cut || last->nstores + u->nstores > MAX_STORES) return false;
+  unit both = *last;
+  for (int i = 0; i < u->nstores; i++) both.stores[both.nstores++] = u->stores[i];
+  if (reads_stores_of(e, u, last) || !unit_holds(e, &both)) return false;
+  both.formula = gs_arena_printf(e->a, "%s%s", both.formula, u->formula);
+  *last = both;
+  return true;
+}
+
 /* Writes the value of node id to a temporary before the rest of the round, and reads it from there.
  */
-static void cut_inner(emit *e, gs_id id) {
-  gs_id input;
+static bool cut_out(emit *e, gs_id id, gs_id *input) {
   const char *name = gs_arena_printf(e->a, "temp%d", e->nmems);
   int source_line = gs_graph_node(e->g, id)->line;
-  int to = mem_temp(e, name, GS_F32, gs_graph_node(e->g, id)->dims, source_line, &input);
+  int to = mem_temp(e, name, gs_graph_node(e->g, id)->type, gs_graph_node(e->g, id)->dims,
+                    source_line, input);
   unit u = {.line = source_line};
   add_stores(e, &u, to, id, false);
   add_formula(e, &u, name, id);
   gs_count all = {.coef = 1, .div = 1};
-  for (int i = 0; i < e->mems[to].ndims; i++)
-    if (dim_is_outer(e, e->mems[to].dim[i]))
-      all.dims |= (gs_dims)1 << e->mems[to].dim[i];
-    else
-      all.coef *= dim_size(e, e->mems[to].dim[i]);
+  for (int i = 0; i < e->mems[to].ndims; i++) count_dim(e, &all, e->mems[to].dim[i]);
   mem_allocate_temp(e, to, all);
-  if (!e->status && !unit_holds(e, &u))
-    emit_fail(e, source_line, "no schedule covers this reduction");
-  *add_unit(e, u.kind) = u;
-  e->round_start = e->nunits; /* nothing joins it: what follows reads it */
-  replace(e, id, input);
+  if (e->status || !unit_holds(e, &u)) return false;
+  u.is_cut = true;
+  if (!join_cut(e, &u)) *add_unit(e, u.kind) = u;
+  e->round_start = e->nunits; /* nothing else joins it: what follows reads it */
+  return true;
+}
+
+static void cut_inner(emit *e, gs_id id) {
+  gs_id input = id;
+  if (!cut_out(e, id, &input))
+    emit_fail(e, gs_graph_node(e->g, id)->line, "no schedule covers this reduction");
+  else
+    replace(e, id, input);
 }
 
 /* A logsumexp over an outer dim is a maximum and a sum. */
@@ -306,6 +312,7 @@ typedef struct ready {
   gs_id id, input;
   const char *name;
   int total, unit_index;
+  gs_dims kept;
 } ready;
 
 /* Called after the result that it becomes, where there is one. */
@@ -315,45 +322,77 @@ static const char *total_name(emit *e, gs_id id) {
   return gs_arena_printf(e->a, "total%d", e->nmems);
 }
 
-static bool add_column(emit *e, gs_id id, ready *r) {
+static gs_dims without_ones(const emit *e, gs_dims dims) {
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if ((dims >> d & 1) && dim_size(e, d) == 1) dims &= ~((gs_dims)1 << d);
+  return dims;
+}
+
+/* Whether neighbours in memory are summed, not kept: then a row's sum comes before that over rows.
+ */
+static bool sums_along_memory(const emit *e, const column *c) {
+  bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
+  collect(e, &c->value, 1, seen, false, NULL);
+  for (int v = 0; v < e->nvals; v++)
+    for (int d = 0; seen[v] && e->vals[v].kind == VAL_LOAD && d < gs_graph_ndims(e->g); d++)
+      if ((c->rdims >> d & 1) && !dim_is_outer(e, d) && dim_size(e, d) >= 4 &&
+          (e->vals[v].deps & c->kept) && aff_coef(e, e->vals[v].off, d) == 1)
+        return true;
+  return false;
+}
+
+/* The unit of this round's sums to numbers over the same dims, or a new one. */
+static void add_number(emit *e, const unit *job) {
+  for (int k = e->round_start; k < e->nunits; k++) {
+    unit *u = e->units[k];
+    if (u->kind != UNIT_ALL || u->ncolumns == 4 || u->columns[0].rdims != job->columns[0].rdims)
+      continue;
+    u->columns[u->ncolumns++] = job->columns[0];
+    u->formula = gs_arena_printf(e->a, "%s%s", u->formula, job->formula);
+    return;
+  }
+  unit *u = add_unit(e, UNIT_ALL);
+  *u = *job;
+  u->kind = UNIT_ALL;
+  u->rows = job->columns[0].rdims;
+}
+
+typedef enum placed { PLACED, CUT_BELOW, SPLIT_SUM } placed;
+
+static placed place_column(emit *e, gs_id id, const unit *job) {
+  const column *c = &job->columns[0];
+  bool along = c->kept && sums_along_memory(e, c);
+  if (join(e, job)) return PLACED;
+  if (along) return SPLIT_SUM;
+  if (c->kept) return place(e, job) ? PLACED : CUT_BELOW;
+  if (inner_below(e, id, false)) return CUT_BELOW;
+  add_number(e, job);
+  return PLACED;
+}
+
+static placed add_column(emit *e, gs_id id, ready *r) {
   gs_node n = *gs_graph_node(e->g, id);
-  unit job = {.line = n.line, .ncolumns = 1, .kept = n.dims};
+  unit job = {.line = n.line, .ncolumns = 1};
   where_at w;
   where_loops(e, &w);
   const char *name = total_name(e, id);
   column *c = &job.columns[0];
   c->op = n.op;
-  c->kept = n.dims;
-  c->rdims = n.rdims;
-  for (int d = 0; d < GS_MAX_DIMS; d++)
-    if ((n.rdims >> d & 1) && dim_size(e, d) == 1) c->rdims &= ~((gs_dims)1 << d);
-  for (int d = 0; d < GS_MAX_DIMS; d++)
-    if ((c->kept >> d & 1) && dim_size(e, d) == 1) c->kept &= ~((gs_dims)1 << d);
-  job.kept = c->kept;
+  c->kept = job.kept = without_ones(e, n.dims);
+  c->rdims = without_ones(e, n.rdims);
   c->value = lower(e, n.arg[0], &w);
   c->name = name;
   c->mem = mem_temp(e, gs_arena_printf(e->a, "%s_parts", name), GS_F32, n.dims, n.line, NULL);
   add_formula(e, &job, name, id);
-  if (!job.kept) {
-    unit *u = add_unit(e, UNIT_ALL);
-    *u = job;
-    u->kind = UNIT_ALL;
-    u->rows = c->rdims;
-  } else if (!place(e, &job)) {
-    return false;
-  }
+  placed how = place_column(e, id, &job);
+  if (how != PLACED) return how;
   r->id = id;
   r->name = name;
+  r->kept = c->kept;
   r->total = mem_temp(e, gs_arena_printf(e->a, "%s_sum", name), GS_F32, n.dims, n.line, &r->input);
   e->mems[r->total].partials = c->mem;
   e->mems[r->total].parts_op = n.op;
-  return true;
-}
-
-static void grouped_store(emit *e, unit *u, int to, gs_id expr, const where_at *w, bool add) {
-  gs_dims dims = 0;
-  for (int i = 0; i < e->mems[to].ndims; i++) dims |= (gs_dims)1 << e->mems[to].dim[i];
-  push_store(e, u, to, expr, w, dims, add);
+  return PLACED;
 }
 
 static void add_sum_by(emit *e, gs_id id) {
@@ -373,7 +412,7 @@ static void add_sum_by(emit *e, gs_id id) {
     if (e->results[i].expr == id && !e->done[i]) {
       to = e->result_mem[i];
       e->done[i] = true;
-      grouped_store(e, u, to, n.arg[0], &w, e->results[i].add);
+      add_point_store(e, u, to, n.arg[0], &w, e->results[i].add);
       add_formula(e, u, e->results[i].name, id);
     }
   if (to < 0) {
@@ -381,36 +420,34 @@ static void add_sum_by(emit *e, gs_id id) {
     const char *name = gs_arena_printf(e->a, "temp%d", e->nmems);
     to = mem_temp(e, name, GS_F32, n.dims, n.line, &input);
     gs_count all = {.coef = mem_packed(e, &e->mems[to]), .div = 1};
-    if (dim_is_outer(e, e->mems[to].dim[0]))
-      all.dims = (gs_dims)1 << e->mems[to].dim[0];
-    else
-      all.coef *= dim_size(e, e->mems[to].dim[0]);
+    count_dim(e, &all, e->mems[to].dim[0]);
     mem_allocate_temp(e, to, all);
-    grouped_store(e, u, to, n.arg[0], &w, false);
+    add_point_store(e, u, to, n.arg[0], &w, false);
     add_formula(e, u, name, id);
     replace(e, id, input);
   }
   e->round_start = e->nunits;
 }
 
-/* The unit that adds the parts of what unit k sums, with the results that follow from them alone.
- */
-static void add_total(emit *e, int k, ready *r, int n) {
+/* The unit that adds the parts of those of unit k's sums that keep the dims `kept`. */
+static unit *add_total(emit *e, int k, gs_dims kept, const ready *r, int n) {
   unit *u = NULL;
   for (int i = 0; i < n; i++) {
-    if (r[i].unit_index != k) continue;
+    const mem *total = &e->mems[r[i].total];
+    if (r[i].unit_index != k || r[i].kept != kept) continue;
     if (!u) {
       u = add_unit(e, UNIT_TOTAL);
       u->parts_unit = k;
-      u->kept = e->units[k]->kept;
+      u->kept = kept;
     }
-    u->columns[u->ncolumns++] = (column){.mem = e->mems[r[i].total].partials,
+    u->columns[u->ncolumns++] = (column){.mem = total->partials,
                                          .total = r[i].total,
                                          .name = r[i].name,
-                                         .op = e->mems[r[i].total].parts_op,
-                                         .kept = u->kept};
+                                         .op = total->parts_op,
+                                         .kept = kept};
     replace(e, r[i].id, r[i].input);
   }
+  return u;
 }
 
 static bool reads_only(emit *e, gs_id root, const unit *u) {
@@ -420,7 +457,7 @@ static bool reads_only(emit *e, gs_id root, const unit *u) {
   for (gs_id id = 1; id <= root; id++) {
     if (!seen[id]) continue;
     const gs_node *n = gs_graph_node(e->g, id);
-    if (is_reduction(n->op) || n->op == GS_OP_SUM_BY) return false;
+    if (reduces_dims(n->op) || n->op == GS_OP_SUM_BY) return false;
     if (n->op != GS_OP_INPUT) continue;
     for (int i = 0; i < e->nmems; i++) {
       const mem *m = &e->mems[i];
@@ -483,17 +520,30 @@ static int find_ready(emit *e, gs_id *ids, int max) {
   return n;
 }
 
+/* A grouped sum whose key differs along more than the summed dim is a sum of what has the key. */
+static gs_id plain_grouped_sum(emit *e, gs_id id) {
+  gs_node n = *gs_graph_node(e->g, id);
+  if (n.op != GS_OP_SUM_BY || dim_is_outer(e, n.dim[1])) return 0;
+  gs_dims from = (gs_dims)1 << n.dim[0];
+  if (!(gs_graph_node(e->g, n.arg[1])->dims & ~from)) return 0;
+  gs_id to = gs_apply(e->g, &(gs_node){.op = GS_OP_INDEX, .dim = {n.dim[1]}}, e->err);
+  gs_id is_key = gs_op2(e->g, GS_OP_EQ, n.arg[1], to);
+  gs_id own = gs_where(e->g, is_key, n.arg[0], gs_const(e->g, 0));
+  gs_node sum = {.op = GS_OP_SUM, .nargs = 1, .arg = {own}, .rdims = from, .line = n.line};
+  return gs_apply(e->g, &sum, e->err);
+}
+
 /* Replaces or cuts what the sums of a round can't hold; true when something changed. */
 static bool prepare_sums(emit *e, const gs_id *ids, int n) {
   for (int i = 0; i < n; i++) {
     gs_id plain = plain_sum(e, ids[i]);
+    if (!plain) plain = plain_grouped_sum(e, ids[i]);
     if (plain) {
       replace(e, ids[i], plain);
       return true;
     }
-    bool scalar = gs_graph_node(e->g, ids[i])->dims == 0;
     bool by = gs_graph_node(e->g, ids[i])->op == GS_OP_SUM_BY;
-    gs_id inner = scalar || by ? inner_below(e, ids[i], false) : 0;
+    gs_id inner = by ? inner_below(e, ids[i], false) : 0;
     if (!inner) continue;
     cut_inner(e, inner);
     return true;
@@ -524,30 +574,64 @@ static int unit_of_parts(const emit *e, int parts) {
   return -1;
 }
 
+/* Sums that keep the most come first: the others may join them. */
+static void sort_sums(const emit *e, gs_id *ids, int n) {
+  for (int i = 1; i < n; i++) {
+    gs_id id = ids[i];
+    int64_t size = count_inner(e, gs_graph_node(e->g, id)->dims & ~outer_dims(e));
+    int j = i;
+    while (j > 0 && count_inner(e, gs_graph_node(e->g, ids[j - 1])->dims & ~outer_dims(e)) < size) {
+      ids[j] = ids[j - 1];
+      j--;
+    }
+    ids[j] = id;
+  }
+}
+
+/* Adds the parts of all sums that were placed. */
+static void add_totals(emit *e, ready *r, int n) {
+  int made = e->nunits;
+  for (int i = 0; i < n; i++) r[i].unit_index = unit_of_parts(e, e->mems[r[i].total].partials);
+  for (int k = 0; k < made; k++)
+    for (int c = 0; c < e->units[k]->ncolumns; c++) {
+      gs_dims kept = e->units[k]->columns[c].kept;
+      bool first = e->units[k]->kind != UNIT_TOTAL;
+      for (int j = 0; j < c; j++) first &= e->units[k]->columns[j].kept != kept;
+      unit *u = first ? add_total(e, k, kept, r, n) : NULL;
+      if (u) finish_total(e, u);
+    }
+}
+
+/* A sum over rows and along them: first along each row, into a temporary. */
+static void split_sum(emit *e, gs_id id) {
+  gs_node n = *gs_graph_node(e->g, id);
+  gs_id along = gs_reduce(e->g, n.op, n.arg[0], n.rdims & ~outer_dims(e)), input;
+  if (cut_out(e, along, &input))
+    replace(e, id, gs_reduce(e->g, n.op, input, n.rdims & outer_dims(e)));
+  else
+    cut_below(e, id, false, n.line);
+}
+
 static void round_once(emit *e) {
-  gs_id ids[32], cut = 0;
+  gs_id ids[32], cut = 0, split[32];
   e->round_start = e->nunits;
-  int n = find_ready(e, ids, 32), nready = 0;
+  int n = find_ready(e, ids, 32), nready = 0, nsplit = 0;
   if (prepare_sums(e, ids, n)) return;
   if (!place_results(e)) return;
+  sort_sums(e, ids, n);
   ready r[32];
   for (int i = 0; i < n && !e->status; i++) {
     if (gs_graph_node(e->g, ids[i])->op == GS_OP_SUM_BY) {
       add_sum_by(e, ids[i]);
-    } else if (!add_column(e, ids[i], &r[nready])) {
-      cut = ids[i]; /* what is placed already keeps its number until it is replaced */
-      break;
-    } else {
-      nready++;
+      continue;
     }
+    placed p = add_column(e, ids[i], &r[nready]);
+    nready += p == PLACED;
+    if (p == CUT_BELOW) cut = ids[i];
+    if (p == SPLIT_SUM) split[nsplit++] = ids[i];
   }
-  int made = e->nunits;
-  for (int i = 0; i < nready; i++) r[i].unit_index = unit_of_parts(e, e->mems[r[i].total].partials);
-  for (int k = 0; k < made; k++) {
-    int before = e->nunits;
-    add_total(e, k, r, nready);
-    if (e->nunits > before) finish_total(e, e->units[before]);
-  }
+  add_totals(e, r, nready); /* those that are not placed keep their numbers */
+  for (int i = 0; i < nsplit; i++) split_sum(e, split[i]);
   if (cut) cut_below(e, cut, false, gs_graph_node(e->g, cut)->line);
 }
 

@@ -10,11 +10,13 @@ typedef struct step {
   const space *s;
   const term *terms;
   int n;
-  bool *seen;                      /* values of this step */
-  gs_dims lane;                    /* the dim along which lanes differ */
-  int named[512], nnamed;          /* values named in this step */
-  const char *out[MAX_STORES * 2]; /* what each term's vector store writes */
-  const char *z[MAX_STORES * 2];   /* the values that each term's logsumexp takes */
+  bool *seen;                          /* values of this step */
+  gs_dims lane;                        /* the dim along which lanes differ */
+  int named[512], nnamed;              /* values named in this step */
+  const char *out[MAX_STORES * 2];     /* what each term's vector store writes */
+  const char *element[MAX_STORES * 2]; /* of a part of a joined vector: where its value goes */
+  int woven[MAX_STORES * 2];           /* of its first: how many parts there are */
+  const char *z[MAX_STORES * 2];       /* the values that each term's logsumexp takes */
 } step;
 
 static bool lanes(const step *t) {
@@ -80,11 +82,97 @@ static int find_kept(const kern *k, int v) {
   return -1;
 }
 
+/* Whether a guard leaves vectors whole, or ends them at a limit. */
+static bool guards_vector(const step *t, int guard) {
+  return guard < 0 || !by_lane(t, guard) || is_limit(t->k->e, guard, t->s, 1);
+}
+
 static bool is_vector(const step *t, int v) {
   const val *x = &t->k->e->vals[v];
-  return x->kind == VAL_LOAD && lanes(t) && by_lane(t, v) && x->type == GS_F32 &&
-         !(x->row >= 0 && (aff_deps(t->k->e, x->row) & t->lane)) &&
-         !(x->guard >= 0 && by_lane(t, x->guard)) && is_contiguous(t->k->e, x->mem, x->off, t->s);
+  return x->kind == VAL_LOAD && lanes(t) && by_lane(t, v) && x->type != GS_BOOL &&
+         !(x->row >= 0 && (aff_deps(t->k->e, x->row) & t->lane)) && guards_vector(t, x->guard) &&
+         is_contiguous(t->k->e, x->mem, x->off, t->s);
+}
+
+/* "gs_load", or how it begins for integers, and for what ends within a vector. */
+static const char *access(step *t, const char *how, int v, bool limited, int n) {
+  const char *of = t->k->e->vals[v].type == GS_I64 ? "i" : "";
+  return fmt(t->k, "gs_%s%s%s<%d>", how, of, limited ? "_upto" : "", n);
+}
+
+/* ---- joined vectors: accesses at 2i and 2i + 1 are one, twice as wide ---- */
+
+/* The part of accesses that lie `apart`, `part` elements after the first. */
+static bool is_part(const step *t, int first, int off, int64_t part) {
+  emit *e = t->k->e;
+  return aff_add(e, first, aff_const(e, part)) == off;
+}
+
+/* Guards of the first and of a part that let pass what one limit lets pass. */
+static bool guards_joined(const step *t, int first, int part, int64_t apart) {
+  const emit *e = t->k->e;
+  if (first == part && (first < 0 || !by_lane(t, first))) return true;
+  if (!is_limit(e, first, t->s, apart) || !is_limit(e, part, t->s, apart)) return false;
+  return e->vals[first].arg[1] == e->vals[part].arg[1];
+}
+
+static bool joins(int64_t n) {
+  return n == 2 || n == 4;
+}
+
+/* The loads that v is the first of, into parts; how many, or 0. */
+static int joined_loads(const step *t, int v, int *parts) {
+  emit *e = t->k->e;
+  const val x = e->vals[v];
+  int last = t->s->dim[t->s->n - 1], found = 1;
+  if (x.kind != VAL_LOAD || !lanes(t) || (x.row >= 0 && (aff_deps(e, x.row) & t->lane))) return 0;
+  int64_t n = aff_coef(e, x.off, last);
+  if (!joins(n) || !lies_apart(e, x.mem, x.off, t->s, n)) return 0;
+  parts[0] = v;
+  for (int64_t part = 1; part < n; part++)
+    for (int p = 0; p < e->nvals; p++) {
+      const val y = e->vals[p];
+      if (!t->seen[p] || y.kind != VAL_LOAD || y.mem != x.mem || y.row != x.row) continue;
+      if (!is_part(t, x.off, y.off, part) || !guards_joined(t, x.guard, y.guard, n)) continue;
+      parts[found++] = p;
+      break;
+    }
+  return found == n ? found : 0;
+}
+
+/* The stores from number i on that make one vector; how many, or 0. */
+static int joined_stores(const step *t, int i) {
+  emit *e = t->k->e;
+  const term *m = &t->terms[i];
+  if (!lanes(t) || m->kind != TERM_STORE || m->st->add) return 0;
+  const store *st = m->st;
+  gs_type type = e->vals[st->value].type;
+  int64_t n = aff_coef(e, st->off, t->s->dim[t->s->n - 1]);
+  if (!joins(n) || i + n > t->n || !lies_apart(e, st->mem, st->off, t->s, n)) return 0;
+  if (type == GS_BOOL || (st->row >= 0 && (aff_deps(e, st->row) & t->lane))) return 0;
+  for (int part = 1; part < n; part++) {
+    const term *o = &t->terms[i + part];
+    if (o->kind != TERM_STORE || o->st->mem != st->mem || o->st->row != st->row) return 0;
+    if (e->vals[o->st->value].type != type || !is_part(t, st->off, o->st->off, part)) return 0;
+    if (!guards_joined(t, st->guard, o->st->guard, n)) return 0;
+  }
+  return (int)n;
+}
+
+static void load_joined(step *t, const int *parts, int n) {
+  kern *k = t->k;
+  const val x = k->e->vals[parts[0]];
+  const char *name = unique(k, fmt(k, "%s_v", mem_name(k, x.mem)));
+  const char *limit = guard_limit(k, x.guard, t->s, n);
+  bool whole = x.guard < 0 || limit;
+  k->reads[mem_real(k->e, x.mem)] = true;
+  line(k, "%s %s[%d]%s;", value_type(k->e, parts[0]), name, t->s->vec * n, whole ? "" : " = {}");
+  const char *when = whole ? "" : fmt(k, "if (%s) ", value_text(k, x.guard));
+  const char *more = limit ? fmt(k, ", %s", limit) : "";
+  line(k, "%s%s(%s, %s, %s%s);", when, access(t, "load", parts[0], limit != NULL, t->s->vec * n),
+       name, mem_name(k, x.mem), place_text(k, x.mem, x.row, x.off), more);
+  name_value(t, parts[0], fmt(k, "%s[l * %d]", name, n));
+  for (int i = 1; i < n; i++) name_value(t, parts[i], fmt(k, "%s[l * %d + %d]", name, n, i));
 }
 
 static void load_vector(step *t, int v) {
@@ -94,11 +182,14 @@ static void load_vector(step *t, int v) {
   const char *name = kept >= 0 ? fmt(k, "%s%s", k->kept[kept].name, k->chunk)
                                : unique(k, fmt(k, "%s_v", mem_name(k, x.mem)));
   if (kept < 0 || !k->kept[kept].loaded) {
-    const char *load = fmt(k, "gs_load<%d>(%s, %s, %s);", vec, name, mem_name(k, x.mem),
-                           place_text(k, x.mem, x.row, x.off));
+    const char *limit = guard_limit(k, x.guard, t->s, 1);
+    const char *load = fmt(k, "%s(%s, %s, %s%s%s);", access(t, "load", v, limit != NULL, vec), name,
+                           mem_name(k, x.mem), place_text(k, x.mem, x.row, x.off),
+                           limit ? ", " : "", limit ? limit : "");
+    bool whole = x.guard < 0 || limit;
     k->reads[mem_real(k->e, x.mem)] = true;
-    if (kept < 0) line(k, "f32 %s[%d]%s;", name, vec, x.guard >= 0 ? " = {}" : "");
-    if (x.guard >= 0)
+    if (kept < 0) line(k, "%s %s[%d]%s;", value_type(k->e, v), name, vec, whole ? "" : " = {}");
+    if (!whole)
       line(k, "if (%s) %s", value_text(k, x.guard), load);
     else
       line(k, "%s", load);
@@ -111,7 +202,7 @@ static void declare_value(step *t, int v) {
   kern *k = t->k;
   const val x = k->e->vals[v];
   int kept = x.kind == VAL_LOAD ? find_kept(k, v) : -1;
-  const char *type = x.type == GS_I64 ? "i64" : x.type == GS_BOOL ? "bool" : "f32";
+  const char *type = value_type(k->e, v);
   if (kept >= 0) { /* vec is 1: an array of one element a chunk */
     const char *name = fmt(k, "%s%s", k->kept[kept].name, k->chunk);
     if (!k->kept[kept].loaded) line(k, "%s = %s;", name, bare_text(k, v));
@@ -139,9 +230,20 @@ static bool wants_name(step *t, int v) {
 
 /* ---- terms ---- */
 
+int term_values(const emit *e, const term *terms, int n, int *out) {
+  int m = 0;
+  for (int i = 0; i < n; i++) {
+    const val *v = terms[i].op == GS_OP_FOLD ? &e->vals[terms[i].made] : NULL;
+    for (int j = 0; v && j < v->nargs; j++) out[m++] = v->arg[j];
+    if (!v) out[m++] = terms[i].value;
+    if (terms[i].st && terms[i].st->guard >= 0) out[m++] = terms[i].st->guard;
+  }
+  return m;
+}
+
 static bool stores_vector(const step *t, const term *m) {
   const store *st = m->st;
-  return lanes(t) && t->k->e->vals[st->value].type == GS_F32 &&
+  return lanes(t) && t->k->e->vals[st->value].type != GS_BOOL && guards_vector(t, st->guard) &&
          !(st->row >= 0 && (aff_deps(t->k->e, st->row) & t->lane)) &&
          is_contiguous(t->k->e, st->mem, st->off, t->s);
 }
@@ -158,7 +260,9 @@ static void add_term(step *t, const term *m) {
   kern *k = t->k;
   const char *lane = lanes(t) ? "[l]" : "";
   const char *acc = fmt(k, "%s_acc%s%s", m->name, m->chunk, lane);
-  if (m->op == GS_OP_RMAX || m->op == GS_OP_RMIN) {
+  if (m->op == GS_OP_FOLD) {
+    fold_step(k, m);
+  } else if (m->op == GS_OP_RMAX || m->op == GS_OP_RMIN) {
     line(k, "%s = %s(%s, %s);", acc, m->op == GS_OP_RMAX ? "gs_max" : "gs_min", acc,
          bare_text(k, m->value));
   } else if (m->op == GS_OP_LOGSUMEXP) {
@@ -259,16 +363,44 @@ void declare_sum(kern *k, const term *t, int vec, const char *dims) {
 
 /* ---- the step ---- */
 
+/* The vector that a store writes, or that it adds to; of n joined ones. */
+static void write_access(step *t, const term *m, const char *how, const char *array, int n) {
+  kern *k = t->k;
+  const store *st = m->st;
+  const char *name = mem_name(k, st->mem), *place = place_text(k, st->mem, st->row, st->off);
+  const char *limit = guard_limit(k, st->guard, t->s, n);
+  bool load = strcmp(how, "load") == 0;
+  const char *args =
+      load ? fmt(k, "%s, %s, %s", array, name, place) : fmt(k, "%s, %s, %s", name, place, array);
+  if (limit) args = fmt(k, "%s, %s", args, limit);
+  const char *when = st->guard < 0 || limit ? "" : fmt(k, "if (%s) ", value_text(k, st->guard));
+  line(k, "%s%s(%s);", when, access(t, how, m->value, limit != NULL, t->s->vec * n), args);
+}
+
+static void declare_joined(step *t, int i, int n) {
+  kern *k = t->k;
+  const char *name = unique(k, fmt(k, "%s_out", k->e->mems[t->terms[i].st->mem].name));
+  bool narrow = true;
+  for (int j = 0; j < n; j++) narrow &= is_narrow(k->e, t->terms[i + j].value);
+  gs_type type = k->e->vals[t->terms[i].value].type;
+  line(k, "%s %s[%d];", type == GS_F32 ? "f32" : narrow ? "int" : "i64", name, t->s->vec * n);
+  t->woven[i] = n;
+  t->out[i] = name;
+  for (int j = 0; j < n; j++)
+    t->element[i + j] = fmt(k, j ? "%s[l * %d + %d]" : "%s[l * %d]", name, n, j);
+}
+
 static void before_lanes(step *t) {
   kern *k = t->k;
   for (int i = 0; i < t->n; i++) {
     const term *m = &t->terms[i];
+    int n = t->element[i] ? 0 : joined_stores(t, i);
+    if (n) declare_joined(t, i, n);
     if (m->kind == TERM_STORE && stores_vector(t, m)) {
       t->out[i] = unique(k, fmt(k, "%s_out", k->e->mems[m->st->mem].name));
-      line(k, "f32 %s[%d];", t->out[i], t->s->vec);
+      line(k, "%s %s[%d];", value_type(k->e, m->value), t->out[i], t->s->vec);
       if (m->st->add) {
-        line(k, "gs_load<%d>(%s, %s, %s);", t->s->vec, t->out[i], mem_name(k, m->st->mem),
-             place_text(k, m->st->mem, m->st->row, m->st->off));
+        write_access(t, m, "load", t->out[i], 1);
         k->reads[mem_real(k->e, m->st->mem)] = true;
       }
     }
@@ -288,6 +420,8 @@ static void inside_lanes(step *t) {
     const term *m = &t->terms[i];
     if (m->kind == TERM_REDUCE)
       add_term(t, m);
+    else if (t->element[i])
+      line(k, "%s = %s;", t->element[i], bare_text(k, m->value));
     else if (!stores_vector(t, m))
       row_store(k, m->st, NULL);
     else
@@ -300,29 +434,33 @@ static void after_lanes(step *t) {
   for (int i = 0; i < t->n; i++) {
     const term *m = &t->terms[i];
     if (m->kind == TERM_REDUCE && m->op == GS_OP_LOGSUMEXP) logsumexp_step(t, m);
-    if (m->kind != TERM_STORE || !stores_vector(t, m)) continue;
+    if (m->kind != TERM_STORE || (t->element[i] ? !t->woven[i] : !stores_vector(t, m))) continue;
     k->writes[mem_real(k->e, m->st->mem)] = true;
-    line(k, "gs_store<%d>(%s, %s, %s);", t->s->vec, mem_name(k, m->st->mem),
-         place_text(k, m->st->mem, m->st->row, m->st->off), t->out[i]);
+    write_access(t, m, "store", t->out[i], t->woven[i] ? t->woven[i] : 1);
   }
 }
 
 void write_step(kern *k, const space *s, const char *flat, const term *terms, int n) {
   emit *e = k->e;
   step t = {.k = k, .s = s, .terms = terms, .n = n};
-  int roots[MAX_STORES * 2], nroots = 0, taken = k->ntaken, counter = k->counter;
-  for (int i = 0; i < n; i++) roots[nroots++] = terms[i].value;
+  int roots[MAX_TERM_VALUES], taken = k->ntaken, counter = k->counter;
+  int nroots = term_values(e, terms, n, roots);
   t.seen = GS_NEW_N(e->a, bool, e->nvals + 1);
   collect(e, roots, nroots, t.seen, false, k->name);
   for (int v = 0; v < e->nvals; v++)
     if (k->name[v]) t.seen[v] = false; /* known from the row */
   t.lane = s->n && lanes(&t) ? (gs_dims)1 << s->dim[s->n - 1] : ~(gs_dims)0;
+  const char *own = s->n == 1 ? k->var[s->dim[0]] : NULL; /* the flat index takes its place */
   k->s = s;
   k->flat = flat;
   declare_components(&t);
   for (int v = 0; v < e->nvals && lanes(&t); v++) {
     if (!t.seen[v]) continue;
-    if (is_vector(&t, v))
+    int parts[4], joined = k->name[v] ? 0 : joined_loads(&t, v, parts);
+    if (k->name[v]) continue;
+    if (joined)
+      load_joined(&t, parts, joined);
+    else if (is_vector(&t, v))
       load_vector(&t, v);
     else if (!by_lane(&t, v) && wants_name(&t, v))
       declare_value(&t, v);
@@ -340,6 +478,7 @@ void write_step(kern *k, const space *s, const char *flat, const term *terms, in
   for (int i = 0; i < t.nnamed; i++) k->name[t.named[i]] = NULL;
   k->ntaken = taken;
   k->counter = counter;
+  if (own) k->var[s->dim[0]] = own;
   k->s = NULL;
   k->flat = NULL;
 }

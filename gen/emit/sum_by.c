@@ -10,10 +10,7 @@ enum { CHAIN_THREADS = 64, GATHER_THREADS = 128 };
 
 static gs_count one_dim(const emit *e, int d, int64_t times, int64_t div) {
   gs_count c = {.coef = times, .div = div};
-  if (dim_is_outer(e, d))
-    c.dims = (gs_dims)1 << dim_root(e, d);
-  else
-    c.coef *= dim_size(e, d);
+  count_dim(e, &c, d);
   return c;
 }
 

@@ -35,6 +35,18 @@ static void add_to(reverse *r, gs_id id, gs_id contribution) {
   r->grad[id] = old ? gs_op2(r->g, GS_OP_ADD, old, contribution) : contribution;
 }
 
+/* A real fold has a derivative, which nobody can tell from its program. */
+static bool is_opaque(const gs_node *n) {
+  return n->op == GS_OP_FOLD && n->type == GS_F32;
+}
+
+static gs_status refuse(const gs_node *n, gs_error *err) {
+  return gs_fail(err, GS_ERR_USE,
+                 "the fold (gs.reduce) of line %d has no derivative, but a gradient goes through "
+                 "it: write it with sums and maxima, or put gs.stop around it",
+                 n->line);
+}
+
 static void pass_down(reverse *r, gs_id id) {
   gs_graph *g = r->g;
   const gs_node *n = node_at(g, id);
@@ -53,7 +65,7 @@ static void mark_needed(reverse *r, const id_list *list, const gs_id *x, int nx)
   for (int j = 0; j < nx; j++) r->needed[x[j]] = 1;
   for (int i = 0; i < list->n; i++) {
     const gs_node *n = node_at(r->g, list->id[i]);
-    if (!row_of(n->op)->derive) continue;
+    if (!row_of(n->op)->derive && !is_opaque(n)) continue;
     for (int k = 0; k < n->nargs; k++) r->needed[list->id[i]] |= r->needed[n->arg[k]];
   }
 }
@@ -81,8 +93,13 @@ gs_status gs_adjoint(gs_graph *g, const gs_id *y, const gs_id *dy, int ny, const
     if (status == GS_OK && r.needed[y[i]]) add_to(&r, y[i], to_real(g, dy[i]));
   }
   if (status != GS_OK) goto done;
-  for (int i = list.n - 1; i >= 0; i--)
-    if (r.grad[list.id[i]] && r.needed[list.id[i]]) pass_down(&r, list.id[i]);
+  for (int i = list.n - 1; i >= 0 && status == GS_OK; i--) {
+    if (!r.grad[list.id[i]] || !r.needed[list.id[i]]) continue;
+    pass_down(&r, list.id[i]);
+    const gs_node *n = node_at(g, list.id[i]);
+    if (is_opaque(n) && !is_value(g, r.grad[list.id[i]], 0)) status = refuse(n, err);
+  }
+  if (status != GS_OK) goto done;
   for (int j = 0; j < nx; j++) d[j] = r.grad[x[j]] ? r.grad[x[j]] : gs_const(g, 0);
 done:
   gs_arena_free(a);

@@ -3,7 +3,11 @@
  * A product or sum is taken apart, like parts are collected, and it is put together again with
  * what varies along fewer dims multiplied first. The result is taken only when it is cheaper (cost
  * of the table, times the points at which a node works), so rewriting ends, and a structure that
- * gains nothing, such as the square of a shared value, stays as the author wrote it. */
+ * gains nothing, such as the square of a shared value, stays as the author wrote it.
+ *
+ * A condition is a factor too, written [c]: where(c, x, 0) is x*[c], and [c]*[c] is [c]. A product
+ * with conditions is put together as one where outside of the rest, which masks an infinite rest.
+ */
 #include "graph/algebra.h"
 #include "graph/ops.h"
 
@@ -53,7 +57,7 @@ static bool mark(region *r, gs_id id) {
 static double cost_below(const gs_graph *g, gs_id id, region *r) {
   if (!mark(r, id)) return 0;
   const gs_node *n = node_at(g, id);
-  double c = row_of(n->op)->info.cost * weight(g, work_dims(g, n));
+  double c = op_cost(n) * weight(g, work_dims(g, n));
   for (int k = 0; k < n->nargs; k++) c += cost_below(g, n->arg[k], r);
   return c;
 }
@@ -72,10 +76,14 @@ static bool cheaper(double a, double b) {
 
 /* ---- products ---- */
 
-static void add_factor(product *p, gs_id base, double power) {
+static bool is_condition(const gs_graph *g, gs_id id) {
+  return node_at(g, id)->type == GS_BOOL;
+}
+
+static void add_factor(const gs_graph *g, product *p, gs_id base, double power) {
   for (int i = 0; i < p->n; i++)
     if (p->base[i] == base) {
-      p->power[i] += power;
+      p->power[i] = is_condition(g, base) ? power > 0 : p->power[i] + power;
       return;
     }
   if (p->n == MOST) {
@@ -86,6 +94,22 @@ static void add_factor(product *p, gs_id base, double power) {
   p->power[p->n++] = power;
 }
 
+static void take_condition(const gs_graph *g, gs_id c, product *p) {
+  const gs_node *n = node_at(g, c);
+  if (n->op == GS_OP_AND && ++p->met <= VISITS) {
+    take_condition(g, n->arg[0], p);
+    take_condition(g, n->arg[1], p);
+  } else {
+    add_factor(g, p, c, 1);
+  }
+}
+
+/* A square of a product, which stays one: the squares of its factors may overflow. */
+static bool is_square(const gs_graph *g, const gs_node *n) {
+  gs_op inner = node_at(g, n->arg[0])->op;
+  return n->op == GS_OP_MUL && n->arg[0] == n->arg[1] && (inner == GS_OP_MUL || inner == GS_OP_DIV);
+}
+
 /* Multiplies p by id^power; power is 1 or -1. */
 static void take_apart(const gs_graph *g, gs_id id, double power, product *p) {
   const gs_node *n = node_at(g, id);
@@ -94,6 +118,13 @@ static void take_apart(const gs_graph *g, gs_id id, double power, product *p) {
   p->too_long = ++p->met > VISITS;
   if (n->op == GS_OP_CONST && real && n->value != 0) {
     p->coef *= pow(n->value, power);
+  } else if (n->op == GS_OP_WHERE && real && power > 0 && is_value(g, n->arg[2], 0)) {
+    take_condition(g, n->arg[0], p);
+    take_apart(g, n->arg[1], power, p);
+  } else if (n->op == GS_OP_REAL && power > 0 && is_condition(g, n->arg[0])) {
+    take_condition(g, n->arg[0], p);
+  } else if (real && is_square(g, n)) {
+    add_factor(g, p, n->arg[0], 2 * power);
   } else if (n->op == GS_OP_MUL && real) {
     take_apart(g, n->arg[0], power, p);
     take_apart(g, n->arg[1], power, p);
@@ -104,19 +135,46 @@ static void take_apart(const gs_graph *g, gs_id id, double power, product *p) {
     p->coef = -p->coef;
     take_apart(g, n->arg[0], power, p);
   } else if (n->op == GS_OP_SQRT) {
-    add_factor(p, n->arg[0], 0.5 * power);
+    add_factor(g, p, n->arg[0], 0.5 * power);
   } else if (n->op == GS_OP_RSQRT) {
-    add_factor(p, n->arg[0], -0.5 * power);
+    add_factor(g, p, n->arg[0], -0.5 * power);
   } else if (n->op == GS_OP_POW && is_const(g, n->arg[1])) {
-    add_factor(p, n->arg[0], node_at(g, n->arg[1])->value * power);
+    add_factor(g, p, n->arg[0], node_at(g, n->arg[1])->value * power);
   } else {
-    add_factor(p, id, power);
+    add_factor(g, p, id, power);
   }
+}
+
+static int place_of(const product *p, gs_id base) {
+  for (int i = 0; i < p->n; i++)
+    if (p->base[i] == base) return i;
+  return -1;
+}
+
+/* Takes apart what is below the square at i where one of its factors also stands beside it. */
+static bool open_square(const gs_graph *g, product *p, int i) {
+  gs_op op = node_at(g, p->base[i])->op;
+  product in = {.coef = 1, .met = p->met};
+  bool beside = false;
+  if (op != GS_OP_MUL && op != GS_OP_DIV) return false;
+  take_apart(g, p->base[i], 1, &in);
+  for (int k = 0; k < in.n; k++) beside |= place_of(p, in.base[k]) >= 0;
+  p->met = in.met;
+  p->too_long |= in.too_long;
+  if (!beside || in.too_long) return false;
+  double power = p->power[i];
+  p->coef *= pow(in.coef, power);
+  p->n--;
+  p->base[i] = p->base[p->n];
+  p->power[i] = p->power[p->n];
+  for (int k = 0; k < in.n; k++) add_factor(g, p, in.base[k], in.power[k] * power);
+  return true;
 }
 
 static product product_of(const gs_graph *g, gs_id id) {
   product p = {.coef = 1};
   take_apart(g, id, 1, &p);
+  for (int i = 0; i < p.n && !p.too_long;) i = open_square(g, &p, i) ? 0 : i + 1;
   return p;
 }
 
@@ -160,10 +218,25 @@ static void sort_factors(const gs_graph *g, product *p) {
   }
 }
 
-static gs_id put_together(gs_graph *g, product *p) {
+/* Moves the conditions out of p, and gives all of them as one; 0: there are none. */
+static gs_id take_conditions(gs_graph *g, product *p) {
+  gs_id all = 0;
+  int n = 0;
+  for (int i = 0; i < p->n; i++) {
+    if (!is_condition(g, p->base[i])) {
+      p->base[n] = p->base[i];
+      p->power[n++] = p->power[i];
+    } else if (p->power[i] > 0) {
+      all = all ? gs_op2(g, GS_OP_AND, all, p->base[i]) : p->base[i];
+    }
+  }
+  p->n = n;
+  return all;
+}
+
+static gs_id put_factors(gs_graph *g, const product *p) {
   gs_id all = 0;
   bool coef_used = p->coef == 1;
-  sort_factors(g, p);
   for (int i = 0; i < p->n;) {
     gs_dims dims = node_at(g, p->base[i])->dims;
     gs_id num = 0, den = 0;
@@ -184,13 +257,32 @@ static gs_id put_together(gs_graph *g, product *p) {
   return coef_used ? all : times(g, all, gs_const(g, p->coef));
 }
 
+static gs_id put_together(gs_graph *g, product *p) {
+  sort_factors(g, p);
+  gs_id c = take_conditions(g, p), all = put_factors(g, p);
+  return c ? gs_where(g, c, all, gs_const(g, 0)) : all;
+}
+
+/* x*where(c, y, 0): where an infinite x is not masked, though nothing would come of it. */
+static bool masks_half(const gs_graph *g, const gs_node *n) {
+  bool masked[2];
+  for (int k = 0; k < 2; k++) {
+    const gs_node *a = node_at(g, n->arg[k]);
+    masked[k] = a->op == GS_OP_WHERE && is_value(g, a->arg[2], 0);
+  }
+  return n->op == GS_OP_MUL && masked[0] != masked[1];
+}
+
 gs_id rewrite_product(gs_graph *g, gs_id id) {
   if (node_at(g, id)->type != GS_F32) return 0;
   product p = product_of(g, id);
   if (p.too_long) return 0;
+  product atoms = p;
   gs_id simpler = put_together(g, &p);
-  bool better = cheaper(cost_from(g, simpler, p.base, p.n), cost_from(g, id, p.base, p.n));
-  return better ? simpler : 0;
+  double now = cost_from(g, id, atoms.base, atoms.n);
+  double then = cost_from(g, simpler, atoms.base, atoms.n);
+  bool masks = masks_half(g, node_at(g, id)) && node_at(g, simpler)->op == GS_OP_WHERE;
+  return cheaper(then, now) || (masks && then <= now && isfinite(now)) ? simpler : 0;
 }
 
 /* ---- sums ---- */
@@ -253,7 +345,7 @@ static gs_id put_terms(gs_graph *g, const sum *s, gs_type type) {
 }
 
 /* Factors that every term has: their least power where the signs agree. */
-static product common_factors(const product *p, int n) {
+static product common_factors(const gs_graph *g, const product *p, int n) {
   product common = {.coef = 1};
   for (int i = 0; i < p[0].n; i++) {
     double power = p[0].power[i];
@@ -266,7 +358,7 @@ static product common_factors(const product *p, int n) {
       else if (fabs(other) < fabs(power))
         power = other;
     }
-    if (power != 0) add_factor(&common, p[0].base[i], power);
+    if (power != 0) add_factor(g, &common, p[0].base[i], power);
   }
   return common;
 }
@@ -325,17 +417,17 @@ static gs_id factor_out(gs_graph *g, gs_id id, const sum *s, product *p) {
   if (s->n < 2 || s->constant != 0) return 0;
   for (int i = 0; i < s->n; i++)
     for (int k = 0; k < p[i].n; k++) atoms[natoms++] = p[i].base[k];
-  product common = common_factors(p, s->n);
+  product common = common_factors(g, p, s->n);
   if (common.n == 0) return 0;
   gs_id inner = 0;
   for (int i = 0; i < s->n; i++) {
-    for (int k = 0; k < common.n; k++) add_factor(&p[i], common.base[k], -common.power[k]);
+    for (int k = 0; k < common.n; k++) add_factor(g, &p[i], common.base[k], -common.power[k]);
     bool minus = inner && p[i].coef < 0;
     if (minus) p[i].coef = -p[i].coef;
     gs_id t = put_together(g, &p[i]);
     inner = inner ? gs_op2(g, minus ? GS_OP_SUB : GS_OP_ADD, inner, t) : t;
   }
-  add_factor(&common, inner, 1);
+  add_factor(g, &common, inner, 1);
   gs_id simpler = put_together(g, &common);
   bool better = cheaper(cost_from(g, simpler, atoms, natoms), cost_from(g, id, atoms, natoms));
   return better ? simpler : 0;
@@ -414,7 +506,7 @@ static gs_id take_out(gs_graph *g, gs_id id, gs_dims rdims, int *visits, gs_id *
     *out = *out ? gs_op1(g, GS_OP_NEG, *out) : gs_const(g, -1);
     return take_out(g, n->arg[0], rdims, visits, out);
   }
-  if (n->op == GS_OP_MUL) {
+  if (n->op == GS_OP_MUL && !is_square(g, n)) {
     gs_id a = take_out(g, n->arg[0], rdims, visits, out);
     return times(g, a, take_out(g, n->arg[1], rdims, visits, out));
   }
@@ -432,12 +524,59 @@ static gs_id pull_factors(gs_graph *g, const gs_node *n) {
   return out ? gs_op2(g, GS_OP_MUL, sum_over(g, rest, n->rdims), out) : 0;
 }
 
-gs_id rewrite_reduced_sum(gs_graph *g, gs_id id) {
+/* The value that the condition compares the index along d with, or 0; what else it says goes to
+ * *rest (0: nothing). */
+static gs_id index_is(gs_graph *g, gs_id c, int d, gs_id *rest) {
+  const gs_node *n = node_at(g, c);
+  *rest = 0;
+  for (int k = 0; k < 2 && n->op == GS_OP_EQ; k++) {
+    const gs_node *index = node_at(g, n->arg[k]);
+    bool own = index->op == GS_OP_INDEX && index->dim[0] == d;
+    if (own && !has(node_at(g, n->arg[1 - k])->dims, d)) return n->arg[1 - k];
+  }
+  for (int k = 0; k < 2 && n->op == GS_OP_AND; k++) {
+    gs_id more, other = n->arg[1 - k], i;
+    if (has(node_at(g, other)->dims, d)) continue;
+    i = index_is(g, n->arg[k], d, &more);
+    *rest = more ? gs_op2(g, GS_OP_AND, more, other) : other;
+    if (i) return i;
+  }
+  return 0;
+}
+
+/* sum over d of where(index(d) == i, z, 0) -> z at i, where i is an index of d. */
+static gs_id find_gather(gs_graph *g, const gs_node *n, const gs_node *e) {
+  gs_id c = e->op == GS_OP_WHERE && is_value(g, e->arg[2], 0) ? e->arg[0] : 0;
+  gs_id z = c ? e->arg[1] : gs_const(g, 1), ok;
+  if (e->op == GS_OP_REAL) c = e->arg[0];
+  for (int d = 0; c && d < g->ndims; d++) {
+    gs_id i = has(n->rdims, d) ? index_is(g, c, d, &ok) : 0;
+    if (!i || node_at(g, i)->type != GS_I64) continue;
+    gs_id size = make(g, &(gs_node){.op = GS_OP_SIZE, .dim = {d}});
+    gs_id inside = gs_op2(g, GS_OP_AND, gs_op2(g, GS_OP_GE, i, const_of(g, 0, GS_I64)),
+                          gs_op2(g, GS_OP_LT, i, size));
+    if (ok) inside = gs_op2(g, GS_OP_AND, ok, inside);
+    return sum_over(g, gather(g, z, i, inside, d), n->rdims & ~bit(d));
+  }
+  return 0;
+}
+
+static gs_id rewrite_reduced_sum(gs_graph *g, gs_id id) {
   const gs_node *n = node_at(g, id), *e = node_at(g, n->arg[0]);
+  gs_id gathered = find_gather(g, n, e);
+  if (gathered) return gathered;
   if (e->op == GS_OP_ADD || e->op == GS_OP_SUB) return split_terms(g, n, e);
   bool guarded = e->op == GS_OP_WHERE && !(node_at(g, e->arg[0])->dims & n->rdims);
   if (guarded)
     return gs_where(g, e->arg[0], sum_over(g, e->arg[1], n->rdims),
                     sum_over(g, e->arg[2], n->rdims));
   return pull_factors(g, n);
+}
+
+gs_id rewrite_reduction(gs_graph *g, gs_id id) {
+  const gs_node *n = node_at(g, id), *e = node_at(g, n->arg[0]);
+  if (n->op == e->op && n->op != GS_OP_FOLD) /* one inside another */
+    return make(
+        g, &(gs_node){.op = n->op, .nargs = 1, .arg = {e->arg[0]}, .rdims = n->rdims | e->rdims});
+  return n->op == GS_OP_SUM ? rewrite_reduced_sum(g, id) : 0;
 }

@@ -46,7 +46,13 @@ static void add_attributes(gs_text *t, const gs_graph *g, const gs_node *n) {
   case GS_OP_SCALAR: gs_text_printf(t, " %s", g->tensors[n->index].name); break;
   case GS_OP_INDEX:
   case GS_OP_SIZE: gs_text_printf(t, " %s", dim_name(g, n->dim[0])); break;
-  case GS_OP_ROUND: gs_text_printf(t, " to %s", gs_type_name(n->to)); break;
+  case GS_OP_BUCKET:
+  case GS_OP_LOOKUP: gs_text_printf(t, " in table %" PRId64, n->index); break;
+  case GS_OP_FOLD: gs_text_printf(t, " %" PRId64 " part %d", n->index, n->dim[0]); break;
+  case GS_OP_STATE:
+  case GS_OP_ELEMENT: gs_text_printf(t, " %" PRId64, n->index); break;
+  case GS_OP_ROUND:
+  case GS_OP_ROUND_RAND: gs_text_printf(t, " to %s", gs_type_name(n->to)); break;
   case GS_OP_SPLIT:
     gs_text_printf(t, " %s -> %s, %s", dim_name(g, n->dim[0]), dim_name(g, n->dim[1]),
                    dim_name(g, n->dim[2]));
@@ -143,22 +149,33 @@ typedef struct factors {
   int power[MOST_FACTORS], n, met;
 } factors;
 
+static void add_power(factors *f, gs_id id, int power) {
+  for (int i = 0; i < f->n; i++)
+    if (f->id[i] == id) {
+      f->power[i] += power;
+      return;
+    }
+  f->id[f->n] = id;
+  f->power[f->n++] = power;
+}
+
 static void collect(const gs_graph *g, gs_id id, factors *f) {
   const gs_node *n = node_at(g, id);
   gs_id of;
   bool room = f->n < MOST_FACTORS - 2 && ++f->met < 2 * MOST_FACTORS;
+  const gs_node *a = n->nargs ? node_at(g, n->arg[0]) : NULL;
+  bool square = n->op == GS_OP_MUL && n->arg[0] == n->arg[1] && a->op == GS_OP_MUL &&
+                a->arg[0] != a->arg[1]; /* (x*y)^2 as it is computed */
+  if (square && room) {
+    add_power(f, n->arg[0], 2);
+    return;
+  }
   if (n->op == GS_OP_MUL && !mean_of(g, n, &of) && room) {
     collect(g, n->arg[0], f);
     collect(g, n->arg[1], f);
     return;
   }
-  for (int i = 0; i < f->n; i++)
-    if (f->id[i] == id) {
-      f->power[i]++;
-      return;
-    }
-  f->id[f->n] = id;
-  f->power[f->n++] = 1;
+  add_power(f, id, 1);
 }
 
 /* Numbers first, then names, then what is longer; else in the order of the graph. */
@@ -167,11 +184,10 @@ static int place(const gs_graph *g, gs_id id) {
   return op == GS_OP_CONST ? 0 : op == GS_OP_INPUT || op == GS_OP_SCALAR ? 1 : 2;
 }
 
-static void product(gs_text *t, const gs_graph *g, const gs_node *n) {
+static void product(gs_text *t, const gs_graph *g, gs_id id) {
   factors f = {.n = 0};
   const char *sep = "";
-  collect(g, n->arg[0], &f);
-  collect(g, n->arg[1], &f);
+  collect(g, id, &f);
   for (int now = 0; now < 3; now++)
     for (int i = 0; i < f.n; i++) {
       if (place(g, f.id[i]) != now) continue;
@@ -201,19 +217,27 @@ static void call(gs_text *t, const gs_graph *g, const gs_node *n, const char *na
     if (n->op == GS_OP_AT && k == 0) gs_text_printf(t, ", %s", dim_name(g, n->dim[0]));
   }
   if (n->op == GS_OP_JOIN) gs_text_printf(t, "}, %s", dim_name(g, n->dim[0]));
-  if (n->op == GS_OP_ROUND) gs_text_printf(t, ", %s", gs_type_name(n->to));
+  if (n->op == GS_OP_ROUND || n->op == GS_OP_ROUND_RAND)
+    gs_text_printf(t, ", %s", gs_type_name(n->to));
   int ndims = n->op == GS_OP_JOIN || n->op == GS_OP_AT ? 0 : row_of(n->op)->ndims;
   for (int k = 0; k < ndims; k++)
     gs_text_printf(t, "%s%s", n->nargs || k ? ", " : "", dim_name(g, n->dim[k]));
   if (n->op == GS_OP_SLICE) gs_text_printf(t, ", %" PRId64, n->index);
+  bool table = n->op == GS_OP_BUCKET || n->op == GS_OP_LOOKUP;
+  if (table) gs_text_printf(t, ", table %" PRId64, n->index);
   if (n->rdims) {
     gs_text_add(t, ", ");
     add_dim_list(t, g, n->rdims);
   }
   gs_text_add(t, ")");
+  if (n->op == GS_OP_FOLD) gs_text_printf(t, "[%d]", n->dim[0]);
 }
 
 static void leaf(gs_text *t, const gs_graph *g, const gs_node *n) {
+  if (n->op == GS_OP_STATE || n->op == GS_OP_ELEMENT) {
+    gs_text_printf(t, "%s%" PRId64, n->op == GS_OP_STATE ? "s" : "e", n->index);
+    return;
+  }
   if (n->op == GS_OP_CONST) {
     add_number(t, n->value, true);
     return;
@@ -257,7 +281,8 @@ static void power(gs_text *t, const gs_graph *g, const gs_node *n) {
   expr(t, g, n->arg[1], BIND_POWER + 1);
 }
 
-static void body(gs_text *t, const gs_graph *g, const gs_node *n) {
+static void body(gs_text *t, const gs_graph *g, gs_id id) {
+  const gs_node *n = node_at(g, id);
   gs_id of = 0;
   gs_dims mean = mean_of(g, n, &of);
   if (mean) {
@@ -271,6 +296,8 @@ static void body(gs_text *t, const gs_graph *g, const gs_node *n) {
   switch (n->op) {
   case GS_OP_CONST:
   case GS_OP_INPUT:
+  case GS_OP_STATE:
+  case GS_OP_ELEMENT:
   case GS_OP_SCALAR: leaf(t, g, n); break;
   case GS_OP_NEG:
     gs_text_add(t, "-");
@@ -278,7 +305,7 @@ static void body(gs_text *t, const gs_graph *g, const gs_node *n) {
     break;
   case GS_OP_ADD: sum_of_two(t, g, n); break;
   case GS_OP_SUB: infix(t, g, n, " - ", BIND_ADD); break;
-  case GS_OP_MUL: product(t, g, n); break;
+  case GS_OP_MUL: product(t, g, id); break;
   case GS_OP_DIV: infix(t, g, n, "/", BIND_MUL); break;
   case GS_OP_POW: power(t, g, n); break;
   case GS_OP_LT:
@@ -312,7 +339,7 @@ static void expr(gs_text *t, const gs_graph *g, gs_id id, int bind) {
   }
   bool paren = binding_of(g, n) < bind;
   if (paren) gs_text_add(t, "(");
-  body(t, g, n);
+  body(t, g, id);
   if (paren) gs_text_add(t, ")");
 }
 

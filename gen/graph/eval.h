@@ -42,6 +42,11 @@ gs_status eval_map(eval *ev, gs_id id);
 gs_status eval_reduce(eval *ev, gs_id id);
 gs_status eval_view(eval *ev, gs_id id);
 gs_status eval_gather(eval *ev, gs_id id);
+gs_status eval_fold(eval *ev, gs_id id); /* eval_fold.c */
+gs_status need_errors(eval *ev, value *y);
+/* One point of a KIND_MAP node: the value, and its error bound: infinite where there is none. */
+void map_bound(const gs_graph *g, const gs_node *n, const double *x, const double *e, bool exact,
+               double *v, double *err);
 gs_status no_memory(const eval *ev, size_t count);
 
 #endif

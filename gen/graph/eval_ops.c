@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gs_status need_errors(eval *ev, value *y) {
+gs_status need_errors(eval *ev, value *y) {
   y->own_e = malloc(sizeof(double) * (y->count ? y->count : 1));
   return y->own_e ? GS_OK : no_memory(ev, y->count);
 }
@@ -26,29 +26,53 @@ static gs_status walk(const eval *ev, gs_dims over, const value *a, size_t **at)
 
 /* ---- rounding ---- */
 
-/* Half an ulp of a storage type at magnitude m: digits of precision, least exponent, and the
- * magnitude from which it rounds to infinity. */
+typedef struct storage {
+  int digits, least; /* of precision; exponent of the least normal number */
+  double overflow;   /* the magnitude from which it rounds to infinity, or saturates */
+  bool saturates;
+} storage;
+
+static storage storage_of(gs_type t) {
+  switch (t) {
+  case GS_BF16: return (storage){8, -126, 0x1.ffp127, false};
+  case GS_F16: return (storage){11, -14, 65520, false};
+  case GS_E4M3: return (storage){4, -6, 448, true};
+  case GS_E5M2: return (storage){3, -14, 57344, true};
+  default: return (storage){24, -126, F32_MAX, false};
+  }
+}
+
+/* Half an ulp of a storage type at magnitude m, subnormals included; where it saturates, how far m
+ * lies outside. E8M0 goes up to the next power of two. */
 static double half_ulp(gs_type t, double m) {
-  int digits = t == GS_BF16 ? 8 : 11, least = t == GS_BF16 ? -126 : -14, e;
-  double overflow = t == GS_BF16 ? 0x1.ffp127 : 65520;
-  if (!(m < overflow)) return INFINITY;
-  frexp(m, &e);
-  if (m == 0 || e - 1 < least) e = least + 1;
-  return ldexp(1, e - 1 - digits);
+  int e;
+  if (t == GS_E8M0) return m + 0x1p-127;
+  storage s = storage_of(t);
+  double outside = s.saturates && m > s.overflow ? m - s.overflow : 0;
+  if (isnan(m) || (!s.saturates && m >= s.overflow)) return INFINITY;
+  frexp(fmin(m, s.overflow), &e);
+  if (m == 0 || e - 1 < s.least) e = s.least + 1;
+  return fmax(ldexp(1, e - 1 - s.digits), outside);
 }
 
 static double round_error(gs_type t, double y, double err) {
-  if (err != 0) return half_ulp(t, fabs(y) + err);
-  uint16_t stored;
+  if (err != 0) return t == GS_F32 ? 0 : half_ulp(t, fabs(y) + err);
+  float stored; /* room for any type */
   gs_store_f64(&stored, t, 0, y);
   double r = gs_load_f64(&stored, t, 0);
   return r == y ? 0 : fabs(r - y);
+}
+
+/* To a neighbour, whichever: one ulp, and none where the type holds the value. */
+static double round_rand_error(gs_type t, double y, double err) {
+  return err == 0 && round_error(t, y, 0) == 0 ? 0 : 2 * half_ulp(t, fabs(y) + err);
 }
 
 /* The operation's own rounding at value y, whose arguments contribute err. */
 static double own_rounding(const gs_node *n, const op_row *row, double y, double err) {
   double m = fabs(y) + err;
   if (n->op == GS_OP_ROUND) return round_error(n->to, y, err);
+  if (n->op == GS_OP_ROUND_RAND) return round_rand_error(n->to, y, err);
   if (n->op == GS_OP_REAL) return m > 0x1p24 ? UNIT * m : 0;
   if (row->info.ulps == 0 || n->type != GS_F32) return 0;
   bool plain = n->op == GS_OP_ADD || n->op == GS_OP_SUB || n->op == GS_OP_MUL;
@@ -61,8 +85,16 @@ static double own_rounding(const gs_node *n, const op_row *row, double y, double
 
 /* ---- element by element ---- */
 
-static void map_loop(const gs_node *n, const value *const *a, size_t *const *at, value *y) {
-  const op_row *row = row_of(n->op);
+void map_bound(const gs_graph *g, const gs_node *n, const double *x, const double *e, bool exact,
+               double *v, double *err) {
+  double y = map_value(g, n, x), bound = exact ? 0 : map_error(g, n, x, e, y);
+  bound += own_rounding(n, row_of(n->op), y, bound);
+  *v = y;
+  *err = isnan(bound) || isnan(y) ? INFINITY : bound;
+}
+
+static void map_loop(const gs_graph *g, const gs_node *n, const value *const *a, size_t *const *at,
+                     value *y) {
   double x[3] = {0}, e[3] = {0};
   for (size_t i = 0; i < y->count; i++) {
     bool exact = true;
@@ -72,10 +104,7 @@ static void map_loop(const gs_node *n, const value *const *a, size_t *const *at,
       e[k] = a[k]->e ? a[k]->e[o] : 0;
       exact &= e[k] == 0;
     }
-    double v = row->value(x), err = exact ? 0 : row->error(x, e, v);
-    err += own_rounding(n, row, v, err);
-    y->own_v[i] = v;
-    y->own_e[i] = isnan(err) || isnan(v) ? INFINITY : err;
+    map_bound(g, n, x, e, exact, &y->own_v[i], &y->own_e[i]);
   }
 }
 
@@ -89,7 +118,7 @@ gs_status eval_map(eval *ev, gs_id id) {
     a[k] = &ev->of[n->arg[k]];
     status = walk(ev, n->dims, a[k], &at[k]);
   }
-  if (status == GS_OK) map_loop(n, a, at, y);
+  if (status == GS_OK) map_loop(ev->g, n, a, at, y);
   for (int k = 0; k < 3; k++) free(at[k]);
   return status;
 }
@@ -168,6 +197,7 @@ static void reduce_terms(gs_op op, const terms *t, double *v, double *err) {
 
 gs_status eval_reduce(eval *ev, gs_id id) {
   const gs_node *n = node_at(ev->g, id);
+  if (n->op == GS_OP_FOLD) return eval_fold(ev, id);
   value *y = &ev->of[id];
   const value *a = &ev->of[n->arg[0]];
   axis ax[GS_MAX_DIMS];
@@ -214,6 +244,29 @@ static axis view_axis(const eval *ev, const gs_node *n, gs_dims of, int d) {
   return ax;
 }
 
+/* Marks in *past (NULL: none) what a SPLIT with a rest has past the end, and makes the offsets of
+ * such elements legal. */
+static gs_status cut_tail(const eval *ev, const gs_node *n, size_t count, size_t *from,
+                          size_t **past) {
+  axis ax[GS_MAX_DIMS];
+  *past = NULL;
+  if (n->op != GS_OP_SPLIT) return GS_OK;
+  int64_t size = size_of(ev, n->dim[0]), block = size_of(ev, n->dim[2]);
+  if (size == size_of(ev, n->dim[1]) * block) return GS_OK;
+  int k = 0;
+  for (int d = 0; d < ev->g->ndims; d++) {
+    int64_t step = d == n->dim[1] ? block : d == n->dim[2];
+    if (has(n->dims, d)) ax[k++] = (axis){size_of(ev, d), 1, step, 0};
+  }
+  *past = offsets(ev, ax, k, 0);
+  if (!*past) return GS_ERR_MEMORY;
+  for (size_t i = 0; i < count; i++) {
+    (*past)[i] = (*past)[i] >= (size_t)size;
+    if ((*past)[i]) from[i] = 0;
+  }
+  return GS_OK;
+}
+
 static gs_status eval_join(eval *ev, gs_id id) {
   const gs_node *n = node_at(ev->g, id);
   value *y = &ev->of[id];
@@ -252,9 +305,17 @@ gs_status eval_view(eval *ev, gs_id id) {
   size_t base = offset ? (size_t)(n->index * stride_of(ev, a->dims, n->dim[0])) : 0;
   gs_status status = a->e ? need_errors(ev, y) : GS_OK;
   size_t *from = status == GS_OK ? offsets(ev, ax, count, base) : NULL;
-  if (from) copy_elements(a, from, y, NULL, y->count);
+  size_t *past = NULL;
+  status = from ? cut_tail(ev, n, y->count, from, &past) : GS_ERR_MEMORY;
+  if (status == GS_OK) copy_elements(a, from, y, NULL, y->count);
+  for (size_t i = 0; past && status == GS_OK && i < y->count; i++) {
+    if (!past[i]) continue;
+    y->own_v[i] = 0;
+    if (y->own_e) y->own_e[i] = 0;
+  }
   free(from);
-  return from ? GS_OK : GS_ERR_MEMORY;
+  free(past);
+  return status;
 }
 
 /* ---- gathers ---- */
@@ -299,14 +360,14 @@ static gs_status at_element(eval *ev, gs_id id, size_t i, const size_t *o, int64
   y->own_v[i] = y->own_e[i] = 0;
   if (!guard && sure) return GS_OK;
   if (!inside && guard) return out_of_range(ev, n, o[1], index);
-  if (!inside || error_at(key, o[1]) > 0) {
+  if (!inside) {
     y->own_e[i] = INFINITY;
     return GS_OK;
   }
   size_t from = o[0] + (size_t)((int64_t)index * step);
   double v = e->v[from], err = error_at(e, from);
   y->own_v[i] = guard ? v : 0;
-  y->own_e[i] = sure ? err : fabs(v) + err;
+  y->own_e[i] = error_at(key, o[1]) > 0 ? INFINITY : sure ? err : fabs(v) + err;
   return GS_OK;
 }
 

@@ -44,6 +44,7 @@ int gs_graph_dim(gs_graph *g, const char *name, int64_t size) {
   d->name = gs_arena_strdup(g->arena, name);
   d->size = size < 0 ? -1 : size;
   d->same_as = -1;
+  d->div = 1;
   return g->ndims++;
 }
 
@@ -54,9 +55,51 @@ int gs_graph_dim_like(gs_graph *g, const char *name, int like) {
   return d;
 }
 
-int gs_graph_dim_root(const gs_graph *g, int d) {
-  while (g->dims[d].same_as >= 0) d = g->dims[d].same_as;
+int find_blocks(const gs_graph *g, int like, int64_t div) {
+  int root = gs_graph_dim_root(g, like);
+  if (div == 1) return root;
+  const gs_dim *r = &g->dims[root];
+  if (r->same_as >= 0) {
+    div *= r->div;
+    root = r->same_as;
+  }
+  for (int d = 0; d < g->ndims; d++)
+    if (g->dims[d].same_as == root && g->dims[d].div == div) return d;
+  return -1;
+}
+
+int gs_graph_dim_blocks(gs_graph *g, const char *name, int like, int64_t div) {
+  int root = gs_graph_dim_root(g, like);
+  int64_t size = g->dims[root].size;
+  if (size >= 0) return gs_graph_dim(g, name, size / div + (size % div != 0));
+  int found = find_blocks(g, root, div);
+  if (found >= 0) return gs_graph_dim_like(g, name, found);
+  if (g->dims[root].same_as >= 0) { /* ceil(ceil(N/a)/b) = ceil(N/(a*b)) */
+    div *= g->dims[root].div;
+    root = g->dims[root].same_as;
+  }
+  int d = gs_graph_dim(g, name, -1);
+  if (d < 0) return d;
+  g->dims[d].same_as = root;
+  g->dims[d].div = div;
   return d;
+}
+
+int gs_graph_dim_root(const gs_graph *g, int d) {
+  while (g->dims[d].same_as >= 0 && g->dims[d].div == 1) d = g->dims[d].same_as;
+  return d;
+}
+
+static int64_t size_from(const gs_graph *g, int d, const int64_t *sizes) {
+  const gs_dim *dim = &g->dims[d];
+  if (dim->size >= 0) return dim->size;
+  if (dim->same_as < 0) return sizes[d];
+  int64_t size = size_from(g, dim->same_as, sizes);
+  return size / dim->div + (size % dim->div != 0);
+}
+
+void gs_graph_sizes(const gs_graph *g, int64_t *sizes) {
+  for (int d = 0; d < g->ndims; d++) sizes[d] = size_from(g, d, sizes);
 }
 
 int gs_graph_find_dim(const gs_graph *g, const char *name) {
@@ -73,6 +116,11 @@ int64_t inner_size(const gs_graph *g, int d) {
   return g->dims[gs_graph_dim_root(g, d)].size;
 }
 
+bool divides(const gs_graph *g, const gs_node *n) {
+  int64_t whole = inner_size(g, n->dim[0]);
+  return whole >= 0 && whole == inner_size(g, n->dim[1]) * inner_size(g, n->dim[2]);
+}
+
 int gs_graph_tensor(gs_graph *g, const gs_tensor *t) {
   g->tensors =
       gs_arena_room(g->arena, g->tensors, g->ntensors, &g->tensors_cap, sizeof *g->tensors);
@@ -83,6 +131,48 @@ int gs_graph_tensor(gs_graph *g, const gs_tensor *t) {
 
 const gs_tensor *gs_graph_tensor_at(const gs_graph *g, int t) {
   return t >= 0 && t < g->ntensors ? &g->tensors[t] : NULL;
+}
+
+/* ---- tables and folds ---- */
+
+int gs_graph_table(gs_graph *g, const double *value, int count) {
+  double *v = GS_NEW_N(g->arena, double, (size_t)count + 1);
+  for (int i = 0; i < count; i++) v[i] = (double)(float)value[i];
+  size_t bytes = sizeof *v * (size_t)count;
+  for (int t = 0; t < g->ntables; t++)
+    if (g->tables[t].count == count && memcmp(g->tables[t].value, v, bytes) == 0) return t;
+  g->tables = gs_arena_room(g->arena, g->tables, g->ntables, &g->tables_cap, sizeof *g->tables);
+  g->tables[g->ntables] = (gs_table){count, v};
+  return g->ntables++;
+}
+
+int gs_graph_ntables(const gs_graph *g) {
+  return g->ntables;
+}
+
+const gs_table *gs_graph_table_at(const gs_graph *g, int t) {
+  return t >= 0 && t < g->ntables ? &g->tables[t] : NULL;
+}
+
+static bool same_fold(const gs_fold *a, const gs_fold *b) {
+  if (a->nelements != b->nelements || a->nstate != b->nstate) return false;
+  for (int k = 0; k < a->nstate; k++)
+    if (a->type[k] != b->type[k] || a->init[k] != b->init[k] || a->step[k] != b->step[k] ||
+        a->merge[k] != b->merge[k])
+      return false;
+  return true;
+}
+
+int gs_graph_fold(gs_graph *g, const gs_fold *f) {
+  for (int k = 0; k < g->nfolds; k++)
+    if (same_fold(&g->folds[k], f)) return k;
+  g->folds = gs_arena_room(g->arena, g->folds, g->nfolds, &g->folds_cap, sizeof *g->folds);
+  g->folds[g->nfolds] = *f;
+  return g->nfolds++;
+}
+
+const gs_fold *gs_graph_fold_at(const gs_graph *g, int f) {
+  return f >= 0 && f < g->nfolds ? &g->folds[f] : NULL;
 }
 
 void dims_text(const gs_graph *g, gs_dims s, char *buf, size_t cap) {
@@ -190,15 +280,22 @@ static gs_node clean(const gs_node *n) {
     c.value = n->value == 0 ? 0.0 : n->value;
     c.type = n->type;
     break;
-  case GS_OP_ROUND: c.to = n->to; break;
+  case GS_OP_ROUND:
+  case GS_OP_ROUND_RAND: c.to = n->to; break;
+  case GS_OP_STATE:
+  case GS_OP_ELEMENT: c.type = n->type; /* fall through */
   case GS_OP_INPUT:
   case GS_OP_SCALAR:
+  case GS_OP_BUCKET:
+  case GS_OP_LOOKUP:
+  case GS_OP_FOLD:
   case GS_OP_PICK:
   case GS_OP_SLICE: c.index = n->index; break;
   default: break;
   }
   if (row->kind == KIND_REDUCE) c.rdims = n->rdims;
   for (int k = 0; k < 3; k++) c.dim[k] = k < row->ndims ? n->dim[k] : -1;
+  if (n->op == GS_OP_FOLD) c.dim[0] = n->dim[0]; /* the component, no dim */
   return c;
 }
 

@@ -25,7 +25,8 @@ typedef struct gs_graph gs_graph;
 typedef struct gs_dim {
   const char *name;
   int64_t size; /* inner dim: a constant of the text; -1 for an outer dim: a launch argument */
-  int same_as;  /* an outer dim whose size is that of this dim (gs.rename), else -1 */
+  int same_as;  /* an outer dim whose size follows from this dim's (gs.rename, gs.split), else -1 */
+  int64_t div;  /* with same_as: its size is ceil(size(same_as) / div); 1 for gs.rename */
 } gs_dim;
 
 typedef enum gs_op {
@@ -48,11 +49,17 @@ typedef enum gs_op {
   GS_OP_SIN,
   GS_OP_COS,
   GS_OP_ERF,
+  GS_OP_LOG1P, /* log(1 + x) and exp(x) - 1, exact near 0 */
+  GS_OP_EXPM1,
+  GS_OP_SOFTPLUS, /* log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)) */
   GS_OP_FLOOR,
   GS_OP_NOT,
-  GS_OP_REAL,  /* integer or truth value to real (0 or 1) */
-  GS_OP_ROUND, /* to: rounded to that storage type; the identity for the adjoint and the oracle */
-  GS_OP_STOP,  /* no gradient passes */
+  GS_OP_REAL,    /* integer or truth value to real (0 or 1) */
+  GS_OP_ROUND,   /* to: rounded to that storage type; the identity for the adjoint and the oracle */
+  GS_OP_STOP,    /* no gradient passes */
+  GS_OP_INTEGER, /* real to integer, toward minus infinity; no gradient */
+  GS_OP_BUCKET,  /* table; how many of its ascending values are below the argument: an integer */
+  GS_OP_LOOKUP,  /* table; its element at an integer index from 0; no read outside: clamped */
   /* two arguments; LT..NE give truth values */
   GS_OP_ADD,
   GS_OP_SUB,
@@ -69,16 +76,31 @@ typedef enum gs_op {
   GS_OP_NE,
   GS_OP_AND,
   GS_OP_OR,
+  GS_OP_QUOTIENT,   /* of integers, toward minus infinity; the divisor is above zero */
+  GS_OP_REMAINDER,  /* of integers, in [0, divisor) */
+  GS_OP_ROUND_RAND, /* to; of x and a random number r in [0, 1): the neighbour of x above it in that
+                       type with the probability of its nearness, r deciding; for the adjoint and
+                       the oracle the identity */
   /* three */
   GS_OP_WHERE, /* condition, then, else */
+  GS_OP_RAND, /* integers: index, site, seed. A real in [0, 1) of 24 bits, the same on every machine
+                 and for any schedule: gs_random_at of base/random.h */
   /* reductions over rdims (a set: all of them are removed) */
   GS_OP_SUM,
   GS_OP_RMAX,
   GS_OP_RMIN,
   GS_OP_LOGSUMEXP,
+  GS_OP_FOLD,  /* args: elements; index: number of the fold; dim[0]: component of its state. A
+                  reduction over inner dims by the author's own step and merge; no derivative */
+  GS_OP_STATE, /* leaf of a fold's program: component `index` of the state (in merge: of the first)
+                */
+  GS_OP_ELEMENT, /* leaf of a fold's program: element `index`; in merge: component of the second */
   /* views: no arithmetic, the index changes */
-  GS_OP_SPLIT,  /* dim[0] -> dim[1], dim[2]: i = i1*size(dim[2]) + i2; e.g. D -> {two=2, h} */
-  GS_OP_MERGE,  /* dim[1], dim[2] -> dim[0]: the inverse */
+  GS_OP_SPLIT,  /* dim[0] -> dim[1], dim[2]: i = i1*size(dim[2]) + i2; e.g. D -> {two=2, h}. Where
+                   dim[0] is outer so is dim[1] (same_as dim[0], div size(dim[2])), and what lies
+                   past  the end is 0 and not read */
+  GS_OP_MERGE,  /* dim[1], dim[2] -> dim[0]: the inverse; past the end of an outer dim[0] nothing is
+                   written */
   GS_OP_PICK,   /* dim[0] removed: its index is fixed to `index` */
   GS_OP_SLICE,  /* dim[0] -> dim[1]: i0 = i1 + index */
   GS_OP_RENAME, /* dim[0] -> dim[1], of the same size */
@@ -94,13 +116,13 @@ typedef enum gs_op {
 typedef struct gs_node {
   gs_op op;
   gs_type type;  /* GS_F32, GS_I64 or GS_BOOL */
-  gs_type to;    /* ROUND */
+  gs_type to;    /* ROUND, ROUND_RAND */
   gs_dims dims;  /* the dims this value depends on */
   gs_dims rdims; /* reductions: the dims removed */
   gs_id arg[GS_MAX_ARGS];
   int nargs;
   int dim[3];    /* views, INDEX, SIZE, AT, SUM_BY */
-  int64_t index; /* INPUT, SCALAR, PICK, SLICE */
+  int64_t index; /* INPUT, SCALAR, PICK, SLICE; BUCKET, LOOKUP: table; FOLD: fold; STATE, ELEMENT */
   double value;  /* CONST */
   int line;      /* in the author's file; 0: made by the compiler. Not part of equality */
 } gs_node;
@@ -128,8 +150,36 @@ typedef struct gs_tensor {
   bool is_nonnegative; /* the author says that no element is below zero (a second moment) */
 } gs_tensor;
 
+/* A table of constants of the text (codes, cuts), f32 when read. */
+typedef struct gs_table {
+  int count;
+  const double *value;
+} gs_table;
+
+/* A reduction by the author's program: state' = step(state, element), state = merge(state, other).
+ * The programs are scalar expressions without dims over STATE and ELEMENT leaves and constants. A
+ * component is a real or an integer (that of init). The order of elements is the machine's, the
+ * same in every run: merge must be associative and commutative but for rounding. */
+#define GS_MAX_FOLD 4
+typedef struct gs_fold {
+  int nelements, nstate;
+  gs_type type[GS_MAX_FOLD]; /* of each component: GS_F32 or GS_I64 */
+  double init[GS_MAX_FOLD];
+  gs_id step[GS_MAX_FOLD], merge[GS_MAX_FOLD];
+} gs_fold;
+
 /* ---- building ---- */
 gs_graph *gs_graph_new(gs_arena *a);
+int gs_graph_table(gs_graph *g, const double *value, int count); /* equal tables are one; index */
+int gs_graph_ntables(const gs_graph *g);
+const gs_table *gs_graph_table_at(const gs_graph *g, int t);
+int gs_graph_fold(gs_graph *g, const gs_fold *f); /* equal folds are one; index */
+const gs_fold *gs_graph_fold_at(const gs_graph *g, int f);
+/* Adds an outer dim of size ceil(size(like)/div); index. */
+int gs_graph_dim_blocks(gs_graph *g, const char *name, int like, int64_t div);
+/* Fills the sizes of inner dims and of those that follow from others; the caller has filled in the
+ * rest. */
+void gs_graph_sizes(const gs_graph *g, int64_t *sizes);
 int gs_graph_dim(gs_graph *g, const char *name, int64_t size); /* adds one; index */
 /* Adds a dim of the same size as another (the target of gs.rename), outer or inner; index. */
 int gs_graph_dim_like(gs_graph *g, const char *name, int like);
@@ -141,8 +191,8 @@ int gs_graph_ndims(const gs_graph *g);
 int gs_graph_tensor(gs_graph *g, const gs_tensor *t); /* adds one; index */
 const gs_tensor *gs_graph_tensor_at(const gs_graph *g, int t);
 int gs_graph_ntensors(const gs_graph *g);
-const gs_node *gs_graph_node(const gs_graph *g, gs_id id);       /* nodes do not move */
-gs_id gs_graph_size(const gs_graph *g);                          /* ids are 1 .. size-1 */
+const gs_node *gs_graph_node(const gs_graph *g, gs_id id); /* nodes do not move */
+gs_id gs_graph_size(const gs_graph *g);                    /* ids are 1 .. size-1 */
 
 gs_id gs_const(gs_graph *g, double v);
 gs_id gs_input(gs_graph *g, int tensor); /* INPUT or SCALAR by its role */

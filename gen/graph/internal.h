@@ -12,6 +12,10 @@ struct gs_graph {
   int ndims;
   gs_tensor *tensors;
   int ntensors, tensors_cap;
+  gs_table *tables;
+  int ntables, tables_cap;
+  gs_fold *folds;
+  int nfolds, folds_cap;
   gs_node **chunks; /* nodes never move */
   int nchunks, chunks_cap;
   gs_id count;      /* ids are 1 .. count-1 */
@@ -38,9 +42,13 @@ static inline bool is_value(const gs_graph *g, gs_id id, double v) {
 /* graph.c */
 gs_id intern(gs_graph *g, const gs_node *n); /* the node, shared when it exists */
 gs_id const_of(gs_graph *g, double v, gs_type type);
-gs_id make(gs_graph *g, const gs_node *n);           /* gs_apply that cannot be wrong */
-gs_id size_real(gs_graph *g, int d);                 /* size of a dim as a real */
-int64_t inner_size(const gs_graph *g, int d);        /* -1 for an outer dim */
+gs_id make(gs_graph *g, const gs_node *n);    /* gs_apply that cannot be wrong */
+gs_id size_real(gs_graph *g, int d);          /* size of a dim as a real */
+int64_t inner_size(const gs_graph *g, int d); /* -1 for an outer dim */
+/* A dim of size ceil(size(like)/div) of an outer dim, the one that such dims are the same as; -1.
+ */
+int find_blocks(const gs_graph *g, int like, int64_t div);
+bool divides(const gs_graph *g, const gs_node *n);   /* SPLIT, MERGE: no rest is left */
 gs_id sum_over(gs_graph *g, gs_id a, gs_dims rdims); /* broadcast dims count too */
 gs_id view1(gs_graph *g, gs_op op, gs_id a, int d0, int d1, int64_t index);
 gs_id view2(gs_graph *g, gs_op op, gs_id a, int d0, int d1, int d2);
@@ -54,6 +62,8 @@ gs_id to_real(gs_graph *g, gs_id id);
 /* local.c: rules that are exact in f32. Returns 0 when none applies; may reorder arguments. */
 gs_id simplify_local(gs_graph *g, gs_node *n);
 gs_id simplify_view(gs_graph *g, gs_node *n); /* views.c: the same for views, gathers, reductions */
+/* e inside dim[0] of the SPLIT n, and 0 where only the last block, not full, would be. */
+gs_id mask_tail(gs_graph *g, const gs_node *n, gs_id e);
 
 /* walk.c: marks what roots reach; ids in ascending order (arguments first). */
 typedef struct id_list {
@@ -63,6 +73,7 @@ typedef struct id_list {
 id_list reachable(const gs_graph *g, const gs_id *roots, int n, gs_arena *a);
 gs_id rebuild(gs_graph *g, gs_id id, const gs_id *map); /* with mapped arguments */
 gs_dims work_dims(const gs_graph *g, const gs_node *n); /* the points at which it works */
+int op_cost(const gs_node *n);                          /* flops a point; rounding to f32 is none */
 double points(const gs_graph *g, gs_dims dims, const int64_t *sizes); /* product of sizes */
 
 #endif

@@ -26,12 +26,12 @@ static gs_id neg(gs_graph *g, gs_id a) {
 static gs_id fold(gs_graph *g, const gs_node *n) {
   const op_row *row = row_of(n->op);
   double x[GS_MAX_ARGS] = {0};
-  if (row->kind != KIND_MAP || n->op == GS_OP_ROUND) return 0;
+  if (row->kind != KIND_MAP || n->op == GS_OP_ROUND || n->op == GS_OP_ROUND_RAND) return 0;
   for (int k = 0; k < n->nargs; k++) {
     if (!is_const(g, n->arg[k])) return 0;
     x[k] = value_at(g, n->arg[k]);
   }
-  return const_of(g, row->value(x), n->type);
+  return const_of(g, map_value(g, n, x), n->type);
 }
 
 /* Commutative operations: constants last, else the older node first. */
@@ -127,8 +127,52 @@ static gs_id local_logic(gs_graph *g, gs_node *n) {
   return truth == is_and ? a : b;
 }
 
+/* The least and the largest value of an integer, as far as its form tells. */
+typedef struct range {
+  double low, high;
+} range;
+
+static range range_of(const gs_graph *g, gs_id id, int depth) {
+  const gs_node *n = node_at(g, id);
+  range all = {-INFINITY, INFINITY};
+  if (n->op == GS_OP_CONST) return (range){n->value, n->value};
+  if (n->op == GS_OP_SIZE) return (range){0, INFINITY};
+  if (n->op == GS_OP_BUCKET) return (range){0, g->tables[n->index].count};
+  if (n->op == GS_OP_INDEX) {
+    int64_t size = inner_size(g, n->dim[0]);
+    return (range){0, size < 0 ? INFINITY : (double)size - 1};
+  }
+  if (depth == 0 || n->nargs != 2) return all;
+  range a = range_of(g, n->arg[0], depth - 1), b = range_of(g, n->arg[1], depth - 1);
+  double c = is_const(g, n->arg[1]) ? value_at(g, n->arg[1]) : 0;
+  if (n->op == GS_OP_ADD) return (range){a.low + b.low, a.high + b.high};
+  if (n->op == GS_OP_SUB) return (range){a.low - b.high, a.high - b.low};
+  if (n->op == GS_OP_MUL && c > 0) return (range){a.low * c, a.high * c};
+  if (n->op == GS_OP_QUOTIENT && c > 0) return (range){floor(a.low / c), floor(a.high / c)};
+  if (n->op == GS_OP_REMAINDER && c > 0) return (range){0, fmin(c - 1, a.low >= 0 ? a.high : c)};
+  return all;
+}
+
+/* A comparison of integers that holds everywhere, or nowhere, by their ranges. */
+static gs_id decided(gs_graph *g, const gs_node *n) {
+  if (node_at(g, n->arg[0])->type != GS_I64) return 0;
+  range a = range_of(g, n->arg[0], 6), b = range_of(g, n->arg[1], 6);
+  bool below = a.high<b.low, above = a.low> b.high;
+  bool at_most = a.high <= b.low, at_least = a.low >= b.high;
+  bool yes = false, no = false;
+  switch (n->op) {
+  case GS_OP_LT: yes = below, no = at_least; break;
+  case GS_OP_LE: yes = at_most, no = above; break;
+  case GS_OP_GT: yes = above, no = at_most; break;
+  case GS_OP_GE: yes = at_least, no = below; break;
+  case GS_OP_EQ: no = below || above; break;
+  default: yes = below || above; break;
+  }
+  return yes || no ? const_of(g, yes, GS_BOOL) : 0;
+}
+
 static gs_id local_compare(gs_graph *g, gs_node *n) {
-  if (n->arg[0] != n->arg[1]) return 0;
+  if (n->arg[0] != n->arg[1]) return decided(g, n);
   bool holds = n->op == GS_OP_LE || n->op == GS_OP_GE || n->op == GS_OP_EQ;
   return const_of(g, holds, GS_BOOL);
 }
@@ -145,14 +189,30 @@ static gs_id local_where(gs_graph *g, gs_node *n) {
   return 0;
 }
 
+/* To f32 it does nothing but keep the operation below it as written (simplify.c). */
 static gs_id local_round(gs_graph *g, gs_node *n) {
   gs_id a = n->arg[0];
-  if (n->to == GS_F32) return a;
-  if (op_at(g, a) == GS_OP_ROUND && node_at(g, a)->to == n->to) return a;
+  gs_op inner = op_at(g, a);
+  if (inner == GS_OP_ROUND && (n->to == GS_F32 || node_at(g, a)->to == n->to)) return a;
+  if (n->to == GS_F32 && row_of(inner)->kind != KIND_MAP && inner != GS_OP_CONST) return a;
   if (!is_const(g, a)) return 0;
-  uint16_t stored;
+  uint16_t stored = 0;
   gs_store_f64(&stored, n->to, 0, value_at(g, a));
   return gs_load_f64(&stored, n->to, 0) == value_at(g, a) ? a : 0;
+}
+
+/* Whole numbers beside each other: exact in i64, and f32 holds those of a small constant. */
+static gs_id local_integer(gs_graph *g, gs_node *n) {
+  gs_id a = n->arg[0];
+  if (op_at(g, a) == GS_OP_FLOOR) return gs_op1(g, GS_OP_INTEGER, arg_at(g, a, 0));
+  bool real = op_at(g, a) == GS_OP_REAL && node_at(g, arg_at(g, a, 0))->type == GS_I64;
+  return real ? arg_at(g, a, 0) : 0;
+}
+
+static gs_id local_quotient(gs_graph *g, gs_node *n) {
+  gs_id a = n->arg[0];
+  if (!is_value(g, n->arg[1], 1)) return 0;
+  return n->op == GS_OP_QUOTIENT ? a : const_of(g, 0, GS_I64);
 }
 
 static gs_id local_unary(gs_graph *g, gs_node *n) {
@@ -167,6 +227,7 @@ static gs_id local_unary(gs_graph *g, gs_node *n) {
   case GS_OP_NOT: return inner == GS_OP_NOT ? arg_at(g, a, 0) : 0;
   case GS_OP_REAL: return node_at(g, a)->type == GS_F32 ? a : 0;
   case GS_OP_ROUND: return local_round(g, n);
+  case GS_OP_INTEGER: return local_integer(g, n);
   case GS_OP_STOP: return inner == GS_OP_STOP || node_at(g, a)->type != GS_F32 ? a : 0;
   default: return 0;
   }
@@ -193,6 +254,9 @@ gs_id simplify_local(gs_graph *g, gs_node *n) {
   case GS_OP_MAX: return n->arg[0] == n->arg[1] ? n->arg[0] : 0;
   case GS_OP_AND:
   case GS_OP_OR: return local_logic(g, n);
+  case GS_OP_QUOTIENT:
+  case GS_OP_REMAINDER: return local_quotient(g, n);
+  case GS_OP_ROUND_RAND: return n->to == GS_F32 ? n->arg[0] : 0;
   case GS_OP_LT:
   case GS_OP_LE:
   case GS_OP_GT:

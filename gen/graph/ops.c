@@ -3,6 +3,8 @@
  * error and the derivative. Above the table stand the small functions that rows name. */
 #include "graph/ops.h"
 
+#include "base/random.h"
+
 #include <math.h>
 
 /* ---- values ---- */
@@ -36,6 +38,15 @@ static double v_cos(const double *x) {
 }
 static double v_erf(const double *x) {
   return erf(x[0]);
+}
+static double v_log1p(const double *x) {
+  return log1p(x[0]);
+}
+static double v_expm1(const double *x) {
+  return expm1(x[0]);
+}
+static double v_softplus(const double *x) {
+  return fmax(x[0], 0) + log1p(exp(-fabs(x[0])));
 }
 static double v_floor(const double *x) {
   return floor(x[0]);
@@ -93,6 +104,21 @@ static double v_or(const double *x) {
 }
 static double v_where(const double *x) {
   return x[0] != 0 ? x[1] : x[2];
+}
+
+/* Within what an i64 holds; 0 for NaN. */
+static double v_integer(const double *x) {
+  return isnan(x[0]) ? 0 : fmin(fmax(floor(x[0]), -0x1p63), 0x1p63);
+}
+static double v_quotient(const double *x) {
+  return x[1] > 0 ? floor(x[0] / x[1]) : 0;
+}
+static double v_remainder(const double *x) {
+  double r = x[1] > 0 ? fmod(x[0], x[1]) : 0;
+  return r < 0 ? r + x[1] : r;
+}
+static double v_rand(const double *x) {
+  return (double)gs_random_at((int64_t)x[0], (int64_t)x[1], (int64_t)x[2]);
 }
 
 static double v_sigmoid(const double *x) {
@@ -155,6 +181,19 @@ static double e_erf(const double *x, const double *e, double y) {
   double m = nearest(x[0], e[0]);
   return bounded(e[0], e[0] * M_2_SQRTPI * exp(-m * m), 2);
 }
+static double e_log1p(const double *x, const double *e, double y) {
+  (void)y;
+  return 1 + x[0] > e[0] ? -log1p(-e[0] / (1 + x[0])) : INFINITY;
+}
+static double e_expm1(const double *x, const double *e, double y) {
+  (void)y;
+  return exp(x[0]) * expm1(e[0]);
+}
+static double e_softplus(const double *x, const double *e, double y) {
+  (void)y;
+  double far = x[0] + e[0];
+  return e[0] * v_sigmoid(&far);
+}
 static double e_floor(const double *x, const double *e, double y) {
   return fmax(floor(x[0] + e[0]) - y, y - floor(x[0] - e[0]));
 }
@@ -201,11 +240,60 @@ static double e_or(const double *x, const double *e, double y) {
   bool settled = (x[0] != 0 && e[0] == 0) || (x[1] != 0 && e[1] == 0);
   return settled ? 0 : 1;
 }
+static double e_integer(const double *x, const double *e, double y) {
+  double high = x[0] + e[0], low = x[0] - e[0];
+  return fmax(v_integer(&high) - y, y - v_integer(&low));
+}
+static double e_quotient(const double *x, const double *e, double y) {
+  if (e[1] != 0 || !(x[1] > 0)) return INFINITY;
+  return fmax(floor((x[0] + e[0]) / x[1]) - y, y - floor((x[0] - e[0]) / x[1]));
+}
+static double e_remainder(const double *x, const double *e, double y) {
+  return e[1] != 0 ? INFINITY : fmax(x[1] - 1 - y, y);
+}
+static double e_rand(const double *x, const double *e, double y) {
+  (void)x, (void)e, (void)y;
+  return 1;
+}
 static double e_where(const double *x, const double *e, double y) {
   if (e[0] == 0) return x[0] != 0 ? e[1] : e[2];
   double other = x[0] != 0 ? x[2] : x[1], gap = other == y ? 0 : fabs(other - y);
   double e_other = x[0] != 0 ? e[2] : e[1], e_own = x[0] != 0 ? e[1] : e[2];
   return fmax(e_own, gap + e_other);
+}
+
+/* ---- tables ---- */
+
+static double bucket_of(const gs_table *t, double x) {
+  int n = 0;
+  while (n < t->count && t->value[n] < x) n++;
+  return n;
+}
+
+static double clamped(const gs_table *t, double i) {
+  return i >= t->count ? t->count - 1 : i > 0 ? floor(i) : 0;
+}
+
+/* The largest distance to what stands at indices that may be meant. */
+static double lookup_error(const gs_table *t, double i, double e, double y) {
+  double far = 0;
+  for (double k = clamped(t, i - e); k <= clamped(t, i + e); k++)
+    far = fmax(far, fabs(t->value[(int)k] - y));
+  return far;
+}
+
+double map_value(const gs_graph *g, const gs_node *n, const double *x) {
+  if (n->op == GS_OP_BUCKET) return bucket_of(&g->tables[n->index], x[0]);
+  if (n->op != GS_OP_LOOKUP) return row_of(n->op)->value(x);
+  const gs_table *t = &g->tables[n->index];
+  return t->value[(int)clamped(t, x[0])];
+}
+
+double map_error(const gs_graph *g, const gs_node *n, const double *x, const double *e, double y) {
+  const gs_table *t = gs_graph_table_at(g, (int)n->index);
+  if (n->op == GS_OP_LOOKUP) return lookup_error(t, x[0], e[0], y);
+  if (n->op != GS_OP_BUCKET) return row_of(n->op)->error(x, e, y);
+  return fmax(bucket_of(t, x[0] + e[0]) - y, y - bucket_of(t, x[0] - e[0]));
 }
 
 /* ---- derivatives ---- */
@@ -226,6 +314,10 @@ static gs_id zero(gs_graph *g) {
 static gs_id d_same(gs_graph *g, gs_id y, int k, gs_id dy) {
   (void)g, (void)y, (void)k;
   return dy;
+}
+static gs_id d_first(gs_graph *g, gs_id y, int k, gs_id dy) {
+  (void)g, (void)y;
+  return k == 0 ? dy : 0;
 }
 static gs_id d_neg(gs_graph *g, gs_id y, int k, gs_id dy) {
   (void)y, (void)k;
@@ -268,6 +360,15 @@ static gs_id d_cos(gs_graph *g, gs_id y, int k, gs_id dy) {
 static gs_id d_erf(gs_graph *g, gs_id y, int k, gs_id dy) {
   gs_id x = arg(g, y, k), bell = gs_op1(g, GS_OP_EXP, gs_op1(g, GS_OP_NEG, mul(g, x, x)));
   return mul(g, dy, scale(g, bell, M_2_SQRTPI));
+}
+static gs_id d_log1p(gs_graph *g, gs_id y, int k, gs_id dy) {
+  return gs_op2(g, GS_OP_DIV, dy, gs_op2(g, GS_OP_ADD, arg(g, y, k), gs_const(g, 1)));
+}
+static gs_id d_expm1(gs_graph *g, gs_id y, int k, gs_id dy) {
+  return mul(g, dy, gs_op1(g, GS_OP_EXP, arg(g, y, k)));
+}
+static gs_id d_softplus(gs_graph *g, gs_id y, int k, gs_id dy) {
+  return mul(g, dy, gs_op1(g, GS_OP_SIGMOID, arg(g, y, k)));
 }
 static gs_id d_sub(gs_graph *g, gs_id y, int k, gs_id dy) {
   (void)y;
@@ -410,6 +511,18 @@ static const op_row rows[GS_OP_COUNT] = {
     [GS_OP_SIN] = {{"sin", 1, "gs_sin($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_sin, e_sin, d_sin},
     [GS_OP_COS] = {{"cos", 1, "gs_cos($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_cos, e_cos, d_cos},
     [GS_OP_ERF] = {{"erf", 1, "gs_erf($0)", 8, 8}, KIND_MAP, RULE_REAL, 0, 0, v_erf, e_erf, d_erf},
+    [GS_OP_LOG1P] =
+        {{"log1p", 1, "gs_log1p($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_log1p, e_log1p, d_log1p},
+    [GS_OP_EXPM1] =
+        {{"expm1", 1, "gs_expm1($0)", 8, 4}, KIND_MAP, RULE_REAL, 0, 0, v_expm1, e_expm1, d_expm1},
+    [GS_OP_SOFTPLUS] = {{"softplus", 1, "gs_softplus($0)", 18, 12},
+                        KIND_MAP,
+                        RULE_REAL,
+                        0,
+                        0,
+                        v_softplus,
+                        e_softplus,
+                        d_softplus},
     [GS_OP_FLOOR] =
         {{"floor", 1, "gs_floor($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_floor, e_floor, NULL},
     [GS_OP_NOT] =
@@ -418,6 +531,18 @@ static const op_row rows[GS_OP_COUNT] = {
         {{"real", 1, "(f32)($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_same, e_same, NULL},
     [GS_OP_ROUND] =
         {{"round", 1, "gs_round_$t($0)", 1, 0}, KIND_MAP, RULE_REAL, 0, 0, v_same, e_same, d_same},
+    [GS_OP_INTEGER] = {{"integer", 1, "gs_integer($0)", 1, 0},
+                       KIND_MAP,
+                       RULE_COUNT,
+                       0,
+                       0,
+                       v_integer,
+                       e_integer,
+                       NULL},
+    [GS_OP_BUCKET] =
+        {{"bucket", 1, "gs_bucket($T, $0)", 8, 0}, KIND_MAP, RULE_COUNT, 0, 0, NULL, NULL, NULL},
+    [GS_OP_LOOKUP] =
+        {{"lookup", 1, "gs_lookup($T, $0)", 1, 0}, KIND_MAP, RULE_PLACE, 0, 0, NULL, NULL, NULL},
     [GS_OP_STOP] = {{"stop", 1, "$0", 0, 0}, KIND_MAP, RULE_SAME, 0, 0, v_same, e_same, NULL},
 
     [GS_OP_ADD] =
@@ -449,6 +574,39 @@ static const op_row rows[GS_OP_COUNT] = {
     [GS_OP_OR] =
         {{"logical_or", 2, "($0 || $1)", 1, 0}, KIND_MAP, RULE_LOGIC, 1, 0, v_or, e_or, NULL},
 
+    [GS_OP_QUOTIENT] = {{"quotient", 2, "gs_quotient($0, $1)", 4, 0},
+                        KIND_MAP,
+                        RULE_INTEGER,
+                        0,
+                        0,
+                        v_quotient,
+                        e_quotient,
+                        NULL},
+    [GS_OP_REMAINDER] = {{"remainder", 2, "gs_remainder($0, $1)", 4, 0},
+                         KIND_MAP,
+                         RULE_INTEGER,
+                         0,
+                         0,
+                         v_remainder,
+                         e_remainder,
+                         NULL},
+    [GS_OP_ROUND_RAND] = {{"round_rand", 2, "gs_round_rand_$t($0, $1)", 4, 0},
+                          KIND_MAP,
+                          RULE_REAL,
+                          0,
+                          0,
+                          v_same,
+                          e_same,
+                          d_first},
+    [GS_OP_RAND] = {{"rand", 3, "gs_rand($0, $1, $2)", 16, 0},
+                    KIND_MAP,
+                    RULE_PLACE,
+                    0,
+                    0,
+                    v_rand,
+                    e_rand,
+                    NULL},
+
     [GS_OP_WHERE] = {{"where", 3, "($0 ? $1 : $2)", 1, 0},
                      KIND_MAP,
                      RULE_SELECT,
@@ -463,6 +621,10 @@ static const op_row rows[GS_OP_COUNT] = {
     [GS_OP_RMIN] = {{"rmin", 1, NULL, 1, 0}, KIND_REDUCE, RULE_REAL, 0, 0, NULL, NULL, d_rmax},
     [GS_OP_LOGSUMEXP] =
         {{"logsumexp", 1, NULL, 10, 0}, KIND_REDUCE, RULE_REAL, 0, 0, NULL, NULL, d_logsumexp},
+
+    [GS_OP_FOLD] = {{"fold", -1, NULL, 1, 0}, KIND_REDUCE, RULE_OWN, 0, 0, NULL, NULL, NULL},
+    [GS_OP_STATE] = {{"state", 0, NULL, 0, 0}, KIND_LEAF, RULE_OWN, 0, 0, NULL, NULL, NULL},
+    [GS_OP_ELEMENT] = {{"element", 0, NULL, 0, 0}, KIND_LEAF, RULE_OWN, 0, 0, NULL, NULL, NULL},
 
     [GS_OP_SPLIT] = {{"split", 1, NULL, 0, 0}, KIND_VIEW, RULE_SAME, 0, 3, NULL, NULL, d_split},
     [GS_OP_MERGE] = {{"merge", 1, NULL, 0, 0}, KIND_VIEW, RULE_SAME, 0, 3, NULL, NULL, d_merge},

@@ -20,6 +20,9 @@ typedef enum type_rule {
   RULE_NUMBER,  /* integers stay integers, anything else is made real */
   RULE_COMPARE, /* as NUMBER; gives a truth value */
   RULE_LOGIC,   /* truth values */
+  RULE_INTEGER, /* integers; an integer */
+  RULE_COUNT,   /* arguments are made real; an integer */
+  RULE_PLACE,   /* integers; real */
   RULE_SELECT,  /* WHERE: a truth value, then as NUMBER or two truth values */
   RULE_SAME,    /* that of the argument */
 } type_rule;
@@ -29,8 +32,8 @@ typedef struct op_row {
   op_kind kind;
   type_rule rule;
   bool commutes;
-  int ndims; /* how many of dim[] it uses */
-  double (*value)(const double *x);
+  int ndims;                        /* how many of dim[] it uses */
+  double (*value)(const double *x); /* map_value, for those that need no more */
   /* Bound on |value(x') - value(x)| over |x'[k] - x[k]| <= e[k], not all e zero; y is value(x).
    * Without the operation's own rounding. NULL: the value is exact whatever e (no such row has
    * uncertain arguments). */
@@ -41,6 +44,10 @@ typedef struct op_row {
 } op_row;
 
 const op_row *row_of(gs_op op);
+
+/* The float64 value of a KIND_MAP node, and the row's error, also of those that read a table. */
+double map_value(const gs_graph *g, const gs_node *n, const double *x);
+double map_error(const gs_graph *g, const gs_node *n, const double *x, const double *e, double y);
 
 /* The dim that the gradient of an AT sums by key (its index alone depends on it), or -1. */
 int key_dim(const gs_graph *g, const gs_node *at);

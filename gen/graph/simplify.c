@@ -36,6 +36,9 @@ static bool is_nonnegative(const gs_graph *g, gs_id id) {
   case GS_OP_SQRT:
   case GS_OP_RSQRT:
   case GS_OP_SIGMOID:
+  case GS_OP_SOFTPLUS:
+  case GS_OP_RAND:
+  case GS_OP_BUCKET:
   case GS_OP_ABS:
   case GS_OP_INDEX:
   case GS_OP_SIZE: return true;
@@ -56,9 +59,10 @@ static gs_id find_sigmoid(gs_graph *g, const gs_node *n) {
   return gs_op1(g, GS_OP_SIGMOID, arg_at(g, e->arg[0], 0));
 }
 
-static gs_id rewrite_not(gs_graph *g, const gs_node *n) {
+/* The opposite of a comparison, or 0. */
+static gs_id opposite_of(gs_graph *g, gs_id c) {
   static const gs_op opposite[] = {GS_OP_GE, GS_OP_GT, GS_OP_LE, GS_OP_LT, GS_OP_NE, GS_OP_EQ};
-  const gs_node *e = node_at(g, n->arg[0]);
+  const gs_node *e = node_at(g, c);
   if (e->op < GS_OP_LT || e->op > GS_OP_NE) return 0;
   return gs_op2(g, opposite[e->op - GS_OP_LT], e->arg[0], e->arg[1]);
 }
@@ -74,11 +78,26 @@ static gs_id rewrite_round(gs_graph *g, const gs_node *n) {
 
 /* ---- conditions ---- */
 
+/* MAX or MIN of the two values that a comparison, known to hold or not, puts in order; or 0. */
+static gs_id known_extreme(const gs_node *n, const gs_node *cond, bool truth) {
+  if (n->op != GS_OP_MAX && n->op != GS_OP_MIN) return 0;
+  if (cond->op < GS_OP_LT || cond->op > GS_OP_GE) return 0;
+  gs_id p = cond->arg[0], q = cond->arg[1];
+  bool same = (n->arg[0] == p && n->arg[1] == q) || (n->arg[0] == q && n->arg[1] == p);
+  bool above = (cond->op == GS_OP_GT || cond->op == GS_OP_GE) == truth;
+  if (!same) return 0;
+  return above == (n->op == GS_OP_MAX) ? p : q;
+}
+
 /* id where the condition c is known to be `truth`, seen through a few levels of element-by-element
  * operations. */
 static gs_id assume(gs_graph *g, gs_id id, gs_id c, bool truth, int depth) {
-  const gs_node *n = node_at(g, id);
+  const gs_node *n = node_at(g, id), *cond = node_at(g, c);
   if (id == c) return const_of(g, truth, GS_BOOL);
+  bool equal = (truth && cond->op == GS_OP_EQ) || (!truth && cond->op == GS_OP_NE);
+  gs_id extreme = known_extreme(n, cond, truth);
+  if (extreme) return extreme;
+  if (equal && id == cond->arg[0] && is_const(g, cond->arg[1])) return cond->arg[1];
   if (depth == 0 || row_of(n->op)->kind != KIND_MAP) return id;
   if (n->op == GS_OP_WHERE && n->arg[0] == c)
     return assume(g, n->arg[truth ? 1 : 2], c, truth, depth - 1);
@@ -91,7 +110,36 @@ static gs_id assume(gs_graph *g, gs_id id, gs_id c, bool truth, int depth) {
   return changed ? make(g, &m) : id;
 }
 
+/* Is c one of the conditions that all says? */
+static bool says(const gs_graph *g, gs_id all, gs_id c, int depth) {
+  if (all == c) return true;
+  return depth > 0 && op_at(g, all) == GS_OP_AND &&
+         (says(g, arg_at(g, all, 0), c, depth - 1) || says(g, arg_at(g, all, 1), c, depth - 1));
+}
+
+/* where(c, e at i, 0) -> e at i guarded by c. */
+static gs_id guard_gather(gs_graph *g, const gs_node *n) {
+  const gs_node *at = node_at(g, n->arg[1]);
+  gs_id c = n->arg[0], ok = at->nargs == 3 ? at->arg[2] : c;
+  if (node_at(g, c)->dims & ~at->dims) return 0;
+  if (has(node_at(g, c)->dims, at->dim[0])) return 0;
+  if (!says(g, ok, c, LEVELS_KNOWN)) ok = gs_op2(g, GS_OP_AND, ok, c);
+  return gather(g, at->arg[0], at->arg[1], ok, at->dim[0]);
+}
+
+/* Where all else is 0: signs go outside, conditions together. */
+static gs_id rewrite_mask(gs_graph *g, const gs_node *n) {
+  gs_op inner = op_at(g, n->arg[1]);
+  if (inner == GS_OP_AT) return guard_gather(g, n);
+  if (inner != GS_OP_NEG) return 0;
+  gs_id plus = gs_where(g, n->arg[0], arg_at(g, n->arg[1], 0), n->arg[2]);
+  return gs_op1(g, GS_OP_NEG, plus);
+}
+
 static gs_id rewrite_where(gs_graph *g, const gs_node *n) {
+  bool zero = is_value(g, n->arg[2], 0);
+  gs_id masked = zero ? rewrite_mask(g, n) : 0;
+  if (masked) return masked;
   gs_id a = assume(g, n->arg[1], n->arg[0], true, LEVELS_KNOWN);
   gs_id b = assume(g, n->arg[2], n->arg[0], false, LEVELS_KNOWN);
   return a != n->arg[1] || b != n->arg[2] ? gs_where(g, n->arg[0], a, b) : 0;
@@ -112,6 +160,7 @@ static bool meets_inverse(const gs_graph *g, const gs_node *view, gs_id id, int 
            e->dim[2] == view->dim[2];
   if (view->op == GS_OP_PICK && (e->op == GS_OP_JOIN || e->op == GS_OP_INDEX))
     return e->dim[0] == view->dim[0];
+  if (view->op == GS_OP_SLICE && e->op == GS_OP_INDEX) return e->dim[0] == view->dim[0];
   if (row_of(e->op)->kind != KIND_MAP) return false;
   for (int k = 0; k < e->nargs; k++)
     if (meets_inverse(g, view, e->arg[k], depth + 1)) return true;
@@ -122,13 +171,15 @@ static bool meets_inverse(const gs_graph *g, const gs_node *view, gs_id id, int 
 static gs_id push_view(gs_graph *g, const gs_node *n) {
   const gs_node *e = node_at(g, n->arg[0]);
   if (row_of(e->op)->kind != KIND_MAP || !meets_inverse(g, n, n->arg[0], 0)) return 0;
+  bool tail = n->op == GS_OP_SPLIT && !divides(g, n);
   gs_node moved = *e;
   for (int k = 0; k < e->nargs; k++) {
     gs_node view = *n;
     view.arg[0] = e->arg[k];
     moved.arg[k] = make(g, &view);
   }
-  return make(g, &moved);
+  gs_id all = make(g, &moved);
+  return tail ? mask_tail(g, n, all) : all;
 }
 
 /* ---- the pass ---- */
@@ -141,20 +192,38 @@ static gs_id rewrite(gs_graph *g, gs_id id) {
   case GS_OP_DIV: r = find_sigmoid(g, n); return r ? r : rewrite_product(g, id);
   case GS_OP_ADD:
   case GS_OP_SUB: return rewrite_sum(g, id);
-  case GS_OP_SUM: return rewrite_reduced_sum(g, id);
+  case GS_OP_SUM:
+  case GS_OP_RMAX:
+  case GS_OP_RMIN:
+  case GS_OP_LOGSUMEXP: return rewrite_reduction(g, id);
   case GS_OP_EXP: return op_at(g, n->arg[0]) == GS_OP_LOG ? arg_at(g, n->arg[0], 0) : 0;
   case GS_OP_LOG: return op_at(g, n->arg[0]) == GS_OP_EXP ? arg_at(g, n->arg[0], 0) : 0;
   case GS_OP_SQRT:
   case GS_OP_RSQRT: return rewrite_sqrt(g, n);
   case GS_OP_ABS: return is_nonnegative(g, n->arg[0]) ? n->arg[0] : 0;
-  case GS_OP_NOT: return rewrite_not(g, n);
+  case GS_OP_NOT: return opposite_of(g, n->arg[0]);
   case GS_OP_WHERE: return rewrite_where(g, n);
   case GS_OP_ROUND: return rewrite_round(g, n);
   case GS_OP_PICK:
+  case GS_OP_SLICE:
   case GS_OP_SPLIT:
   case GS_OP_MERGE: return push_view(g, n);
   default: return 0;
   }
+}
+
+/* The node with its arguments simplified. Directly under a rounding an operation stays as the
+ * author wrote it, bit for bit: only its arguments are simplified. */
+static gs_id rebuild_as_written(gs_graph *g, gs_id id, gs_id *map) {
+  const gs_node *n = node_at(g, id);
+  bool rounds = n->op == GS_OP_ROUND || n->op == GS_OP_ROUND_RAND;
+  gs_id a = n->arg[0];
+  if (!rounds || row_of(op_at(g, a))->kind != KIND_MAP) return rebuild(g, id, map);
+  gs_id simplified = map[a];
+  map[a] = rebuild(g, a, map);
+  gs_id r = rebuild(g, id, map);
+  map[a] = simplified;
+  return r;
 }
 
 /* One round; true when a root changed. */
@@ -164,7 +233,7 @@ static bool simplify_once(gs_graph *g, gs_id *roots, int n) {
   id_list list = reachable(g, roots, n, a);
   gs_id *map = GS_NEW_N(a, gs_id, g->count);
   for (int i = 0; i < list.n; i++) {
-    gs_id id = rebuild(g, list.id[i], map);
+    gs_id id = rebuild_as_written(g, list.id[i], map);
     for (int step = 0; step < MOST_STEPS; step++) {
       gs_id next = rewrite(g, id);
       if (!next || next == id) break;

@@ -31,6 +31,8 @@ static gs_id to_int(gs_graph *g, gs_id id) {
   return integral ? const_of(g, n->value, GS_I64) : 0;
 }
 
+static gs_status want_int(gs_graph *g, gs_node *n, int k, const char *what, gs_error *err);
+
 static gs_type type_at(const gs_graph *g, gs_id id) {
   return node_at(g, id)->type;
 }
@@ -86,6 +88,17 @@ static gs_status apply_rule(gs_graph *g, gs_node *n, gs_error *err) {
     if (want_bool(g, n, 0, err) != GS_OK) return GS_ERR_USE;
     n->type = all_bool(g, n, 1) ? GS_BOOL : unify(g, n, 1);
     break;
+  case RULE_INTEGER:
+  case RULE_PLACE:
+    for (int k = 0; k < n->nargs; k++)
+      if (want_int(g, n, k, k == 0 ? "first argument" : "second argument", err) != GS_OK)
+        return GS_ERR_USE;
+    n->type = row_of(n->op)->rule == RULE_PLACE ? GS_F32 : GS_I64;
+    break;
+  case RULE_COUNT:
+    for (int k = 0; k < n->nargs; k++) n->arg[k] = to_real(g, n->arg[k]);
+    n->type = GS_I64;
+    break;
   case RULE_SAME: n->type = type_at(g, n->arg[0]); break;
   case RULE_OWN: break;
   }
@@ -106,10 +119,15 @@ static gs_status check_leaf(gs_graph *g, gs_node *n, gs_error *err) {
     if (n->op == GS_OP_SIZE) n->dim[0] = gs_graph_dim_root(g, n->dim[0]);
     return GS_OK;
   }
+  if (n->op == GS_OP_STATE || n->op == GS_OP_ELEMENT) {
+    if (n->type != GS_I64) n->type = GS_F32;
+    bool known = n->index >= 0 && n->index < (n->op == GS_OP_STATE ? GS_MAX_FOLD : GS_MAX_ARGS);
+    return known ? GS_OK : gs_fail(err, GS_ERR_USE, "a fold has no part %" PRId64, n->index);
+  }
   if (n->index < 0 || n->index >= g->ntensors)
     return gs_fail(err, GS_ERR_USE, "no tensor has number %" PRId64, n->index);
   const gs_tensor *t = &g->tensors[n->index];
-  bool integer = t->type == GS_I32 || t->type == GS_I64 || t->type == GS_U8;
+  bool integer = t->type == GS_I32 || t->type == GS_I64 || t->type == GS_U8 || t->type == GS_I8;
   n->type = integer ? GS_I64 : GS_F32;
   for (int k = 0; k < t->ndims; k++) n->dims |= bit(t->dim[k]);
   return GS_OK;
@@ -137,19 +155,34 @@ static gs_status want_inner(const gs_graph *g, const gs_node *n, int count, gs_e
   return GS_OK;
 }
 
+/* dim[1] must be the blocks of dim[0], of size(dim[2]) each, the last possibly not full. */
+static gs_status check_blocks(const gs_graph *g, const gs_node *n, gs_error *err) {
+  const char *what = row_of(n->op)->info.name, *name = g->dims[n->dim[0]].name;
+  int64_t s0 = inner_size(g, n->dim[0]), s1 = inner_size(g, n->dim[1]);
+  int64_t s2 = inner_size(g, n->dim[2]);
+  if (s2 < 1)
+    return gs_fail(err, GS_ERR_USE, "%s of %s: the size of %s, the faster dim, must be known", what,
+                   name, g->dims[n->dim[2]].name);
+  if (s0 < 0) {
+    int blocks = find_blocks(g, n->dim[0], s2);
+    if (blocks >= 0 && blocks == gs_graph_dim_root(g, n->dim[1])) return GS_OK;
+    return gs_fail(err, GS_ERR_USE,
+                   "%s of %s, whose size is known only at launch, in blocks of %" PRId64
+                   ": the dim %s must be declared as \"ceil(%s/%" PRId64 ")\"",
+                   what, name, s2, g->dims[n->dim[1]].name, name, s2);
+  }
+  if (s1 == s0 / s2 + (s0 % s2 != 0)) return GS_OK;
+  return gs_fail(err, GS_ERR_USE,
+                 "%s of %s (%" PRId64 ") as %s (%" PRId64 ") times %s (%" PRId64
+                 "): the sizes must multiply to %" PRId64,
+                 what, name, s0, g->dims[n->dim[1]].name, s1, g->dims[n->dim[2]].name, s2, s0);
+}
+
 static gs_status check_split(const gs_graph *g, gs_node *n, gs_error *err) {
   bool split = n->op == GS_OP_SPLIT;
   if (n->dim[1] == n->dim[2] || n->dim[0] == n->dim[1] || n->dim[0] == n->dim[2])
     return gs_fail(err, GS_ERR_USE, "%s needs three different dims", row_of(n->op)->info.name);
-  if (want_inner(g, n, 3, err) != GS_OK) return GS_ERR_USE;
-  int64_t s0 = inner_size(g, n->dim[0]), s1 = inner_size(g, n->dim[1]);
-  int64_t s2 = inner_size(g, n->dim[2]);
-  if (s0 != s1 * s2)
-    return gs_fail(err, GS_ERR_USE,
-                   "%s of %s (%" PRId64 ") as %s (%" PRId64 ") times %s (%" PRId64
-                   "): the sizes must multiply to %" PRId64,
-                   row_of(n->op)->info.name, g->dims[n->dim[0]].name, s0, g->dims[n->dim[1]].name,
-                   s1, g->dims[n->dim[2]].name, s2, s0);
+  if (check_blocks(g, n, err) != GS_OK) return GS_ERR_USE;
   gs_dims from = split ? bit(n->dim[0]) : bit(n->dim[1]) | bit(n->dim[2]);
   gs_dims to = split ? bit(n->dim[1]) | bit(n->dim[2]) : bit(n->dim[0]);
   gs_dims left = n->dims & ~from;
@@ -253,6 +286,80 @@ static gs_status check_sum_by(gs_graph *g, gs_node *n, gs_error *err) {
   return GS_OK;
 }
 
+/* ---- tables, folds, rounding ---- */
+
+/* Programs of a fold are made of its leaves, numbers and elementwise operations. */
+static gs_status check_programs(const gs_graph *g, const gs_fold *f, gs_error *err) {
+  gs_id roots[2 * GS_MAX_FOLD];
+  gs_status status = GS_OK;
+  gs_arena *a = gs_arena_new();
+  for (int k = 0; k < f->nstate; k++) {
+    roots[2 * k] = f->step[k];
+    roots[2 * k + 1] = f->merge[k];
+  }
+  id_list list = reachable(g, roots, 2 * f->nstate, a);
+  for (int i = 0; i < list.n && status == GS_OK; i++) {
+    const gs_node *n = node_at(g, list.id[i]);
+    bool leaf = n->op == GS_OP_CONST || n->op == GS_OP_STATE || n->op == GS_OP_ELEMENT;
+    bool tensor = n->op == GS_OP_INPUT || n->op == GS_OP_SCALAR;
+    if (leaf || row_of(n->op)->kind == KIND_MAP) continue;
+    status = gs_fail(err, GS_ERR_USE,
+                     "step and merge of a fold may use the state, the element and numbers alone, "
+                     "but they use %s: make it an element",
+                     tensor ? g->tensors[n->index].name : row_of(n->op)->info.name);
+  }
+  gs_arena_free(a);
+  return status;
+}
+
+static gs_status check_fold(gs_graph *g, gs_node *n, gs_error *err) {
+  const gs_fold *f = gs_graph_fold_at(g, (int)n->index);
+  if (!f || n->nargs != f->nelements || n->dim[0] < 0 || n->dim[0] >= f->nstate)
+    return gs_fail(err, GS_ERR_USE, "the fold does not exist, or has other parts");
+  for (int d = 0; d < g->ndims; d++)
+    if (has(n->rdims, d) && inner_size(g, d) < 0)
+      return gs_fail(err, GS_ERR_USE,
+                     "a fold over the dim %s, whose size is known only at launch: it goes over "
+                     "inner dims only",
+                     g->dims[d].name);
+  if (check_programs(g, f, err) != GS_OK) return GS_ERR_USE;
+  for (int k = 0; k < n->nargs; k++)
+    if (type_at(g, n->arg[k]) == GS_BOOL) n->arg[k] = to_real(g, n->arg[k]);
+  n->type = f->type[n->dim[0]];
+  n->dims = arg_dims(g, n) & ~n->rdims;
+  return GS_OK;
+}
+
+static gs_status check_table(const gs_graph *g, const gs_node *n, gs_error *err) {
+  const gs_table *t = gs_graph_table_at(g, (int)n->index);
+  if (!t || t->count < 1)
+    return gs_fail(err, GS_ERR_USE, "%s of a table without elements", row_of(n->op)->info.name);
+  for (int k = 1; n->op == GS_OP_BUCKET && k < t->count; k++)
+    if (!(t->value[k - 1] < t->value[k]))
+      return gs_fail(err, GS_ERR_USE,
+                     "the table of bucket must ascend, but its element %d is %.9g and number %d, "
+                     "counted from 0, is %.9g",
+                     k - 1, t->value[k - 1], k, t->value[k]);
+  return GS_OK;
+}
+
+static gs_status check_round(const gs_node *n, gs_error *err) {
+  gs_type t = n->to;
+  bool rand = n->op == GS_OP_ROUND_RAND;
+  if (t == GS_F32 || t == GS_BF16 || t == GS_F16 || t == GS_E4M3 || t == GS_E5M2) return GS_OK;
+  if (t == GS_E8M0 && !rand) return GS_OK;
+  return gs_fail(err, GS_ERR_USE, "%s to %s: the type must be f32, bf16, f16, e4m3%s e5m2%s",
+                 rand ? "random rounding" : "round", gs_type_name(t), rand ? " or" : ",",
+                 rand ? "" : " or e8m0");
+}
+
+static gs_status check_divisor(const gs_graph *g, const gs_node *n, gs_error *err) {
+  const gs_node *b = node_at(g, n->arg[1]);
+  if (b->op != GS_OP_CONST || b->value > 0) return GS_OK;
+  return gs_fail(err, GS_ERR_USE, "%s by %.0f: the divisor must be above zero",
+                 row_of(n->op)->info.name, b->value);
+}
+
 /* ---- all ---- */
 
 static gs_status check_own(gs_graph *g, gs_node *n, gs_error *err) {
@@ -265,10 +372,13 @@ static gs_status check_own(gs_graph *g, gs_node *n, gs_error *err) {
   case GS_OP_JOIN: return check_join(g, n, err);
   case GS_OP_AT: return check_at(g, n, err);
   case GS_OP_SUM_BY: return check_sum_by(g, n, err);
+  case GS_OP_FOLD: return check_fold(g, n, err);
+  case GS_OP_BUCKET:
+  case GS_OP_LOOKUP: return check_table(g, n, err);
+  case GS_OP_QUOTIENT:
+  case GS_OP_REMAINDER: return check_divisor(g, n, err);
   case GS_OP_ROUND:
-    if (n->to == GS_F32 || n->to == GS_BF16 || n->to == GS_F16) return GS_OK;
-    return gs_fail(err, GS_ERR_USE, "round to %s: the type must be f32, bf16 or f16",
-                   gs_type_name(n->to));
+  case GS_OP_ROUND_RAND: return check_round(n, err);
   default: return GS_OK;
   }
 }

@@ -21,7 +21,8 @@ static gs_dims expected_dims(const gs_graph *g, const gs_node *n) {
   case GS_OP_SUM:
   case GS_OP_RMAX:
   case GS_OP_RMIN:
-  case GS_OP_LOGSUMEXP: return s & ~n->rdims;
+  case GS_OP_LOGSUMEXP:
+  case GS_OP_FOLD: return s & ~n->rdims;
   case GS_OP_SPLIT: return (s & ~bit(d[0])) | bit(d[1]) | bit(d[2]);
   case GS_OP_MERGE: return (s & ~(bit(d[1]) | bit(d[2]))) | bit(d[0]);
   case GS_OP_PICK:
@@ -50,6 +51,9 @@ static bool types_hold(const gs_graph *g, const gs_node *n) {
     return t == GS_BOOL && (args_are(g, n, 0, GS_F32) || args_are(g, n, 0, GS_I64));
   case RULE_LOGIC: return t == GS_BOOL && args_are(g, n, 0, GS_BOOL);
   case RULE_SELECT: return node_at(g, n->arg[0])->type == GS_BOOL && args_are(g, n, 1, t);
+  case RULE_INTEGER: return t == GS_I64 && args_are(g, n, 0, GS_I64);
+  case RULE_COUNT: return t == GS_I64 && args_are(g, n, 0, GS_F32);
+  case RULE_PLACE: return t == GS_F32 && args_are(g, n, 0, GS_I64);
   case RULE_SAME: return args_are(g, n, 0, t);
   case RULE_OWN: break;
   }
@@ -74,7 +78,13 @@ static const char *fault_of(const gs_graph *g, gs_id id) {
     if (n->dim[k] < 0 || n->dim[k] >= g->ndims) return "names a dim that does not exist";
   bool tensor = n->op == GS_OP_INPUT || n->op == GS_OP_SCALAR;
   if (tensor && (n->index < 0 || n->index >= g->ntensors)) return "reads no tensor";
-  if (row->kind == KIND_REDUCE && (!n->rdims || (n->rdims & ~union_of_args(g, n))))
+  if (n->op == GS_OP_FOLD && (n->index < 0 || n->index >= g->nfolds || n->dim[0] < 0 ||
+                              n->dim[0] >= g->folds[n->index].nstate))
+    return "is a part of no fold";
+  bool table = n->op == GS_OP_BUCKET || n->op == GS_OP_LOOKUP;
+  if (table && (n->index < 0 || n->index >= g->ntables)) return "reads no table";
+  gs_dims strange = n->op == GS_OP_FOLD ? 0 : n->rdims & ~union_of_args(g, n);
+  if (row->kind == KIND_REDUCE && (!n->rdims || strange))
     return "reduces over dims that its argument lacks";
   if (n->op == GS_OP_JOIN && n->nargs != inner_size(g, n->dim[0]))
     return "joins another number of values than its dim has";

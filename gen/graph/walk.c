@@ -66,13 +66,26 @@ gs_dims work_dims(const gs_graph *g, const gs_node *n) {
   return dims;
 }
 
+int op_cost(const gs_node *n) {
+  return n->op == GS_OP_ROUND && n->to == GS_F32 ? 0 : row_of(n->op)->info.cost;
+}
+
+/* Of a fold: one step of its component. */
+static double cost_of(const gs_graph *g, const gs_node *n, gs_arena *a) {
+  if (n->op != GS_OP_FOLD) return op_cost(n);
+  id_list list = reachable(g, &g->folds[n->index].step[n->dim[0]], 1, a);
+  double cost = 0;
+  for (int i = 0; i < list.n; i++) cost += op_cost(node_at(g, list.id[i]));
+  return cost;
+}
+
 double gs_flops(const gs_graph *g, const gs_id *roots, int n, const int64_t *sizes) {
   gs_arena *a = gs_arena_new();
   id_list list = reachable(g, roots, n, a);
   double flops = 0;
   for (int i = 0; i < list.n; i++) {
     const gs_node *node = node_at(g, list.id[i]);
-    flops += row_of(node->op)->info.cost * points(g, work_dims(g, node), sizes);
+    flops += cost_of(g, node, a) * points(g, work_dims(g, node), sizes);
   }
   gs_arena_free(a);
   return flops;

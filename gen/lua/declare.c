@@ -29,11 +29,22 @@ static double number_field(lua_State *L, const char *key) {
 
 /* Pushes the list under key; its length. */
 static int push_list(lua_State *L, const char *key) {
-  lua_getfield(L, -1, key);
-  return (int)lua_rawlen(L, -1);
+  return lua_getfield(L, -1, key) == LUA_TTABLE ? (int)lua_rawlen(L, -1) : 0;
 }
 
-static void read_dims(lua_State *L, gs_arena *a, gs_layer_decl *d) {
+static const double *numbers_field(lua_State *L, gs_arena *a, const char *key, int *n) {
+  *n = push_list(L, key);
+  double *v = GS_NEW_N(a, double, *n + 1);
+  for (int k = 0; k < *n; k++) {
+    lua_rawgeti(L, -1, k + 1);
+    v[k] = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return v;
+}
+
+static void read_declared_dims(lua_State *L, gs_arena *a, gs_layer_decl *d) {
   int n = d->ndims = push_list(L, "dims");
   const char **names = GS_NEW_N(a, const char *, n + 1), **sizes = GS_NEW_N(a, const char *, n + 1);
   bool *outer = GS_NEW_N(a, bool, n + 1);
@@ -54,6 +65,34 @@ static gs_role role_of(const char *name) {
   if (strcmp(name, "weight") == 0) return GS_ROLE_WEIGHT;
   if (strcmp(name, "scalar") == 0) return GS_ROLE_SCALAR;
   return strcmp(name, "step_scalar") == 0 ? GS_ROLE_STEP_SCALAR : GS_ROLE_INPUT;
+}
+
+/* One end of a range: a number, or a dim's number. */
+static bool read_end(lua_State *L, const char *key, const char *dim_key, double *v, int *dim) {
+  lua_getfield(L, -1, dim_key);
+  *dim = lua_isinteger(L, -1) ? (int)lua_tointeger(L, -1) - 1 : -1;
+  lua_getfield(L, -2, key);
+  bool given = lua_type(L, -1) == LUA_TNUMBER || *dim >= 0;
+  *v = lua_tonumber(L, -1);
+  lua_pop(L, 2);
+  return given;
+}
+
+static gs_drawn read_drawn(lua_State *L) {
+  gs_drawn d = {0};
+  lua_getfield(L, -1, "drawn");
+  d.has_low = read_end(L, "low", "low_dim", &d.low, &d.low_dim);
+  d.has_high = read_end(L, "high", "high_dim", &d.high, &d.high_dim);
+  d.ascending = bool_field(L, "ascending");
+  d.nalso = push_list(L, "also");
+  if (d.nalso > GS_MAX_ALSO) d.nalso = GS_MAX_ALSO;
+  for (int k = 0; k < d.nalso; k++) {
+    lua_rawgeti(L, -1, k + 1);
+    d.also[k] = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 2);
+  return d;
 }
 
 static gs_tensor read_param(lua_State *L, gs_arena *a) {
@@ -78,28 +117,43 @@ static void read_params(lua_State *L, gs_arena *a, gs_layer_decl *d) {
   int n = d->nparams = push_list(L, "params");
   gs_tensor *params = GS_NEW_N(a, gs_tensor, n + 1);
   bool *grad = GS_NEW_N(a, bool, n + 1);
+  bool *optional = GS_NEW_N(a, bool, n + 1);
+  gs_drawn *drawn = GS_NEW_N(a, gs_drawn, n + 1);
   for (int k = 0; k < n; k++) {
     lua_rawgeti(L, -1, k + 1);
     params[k] = read_param(L, a);
     grad[k] = bool_field(L, "grad");
+    optional[k] = bool_field(L, "optional");
+    drawn[k] = read_drawn(L);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
   d->params = params;
   d->differentiable = grad;
+  d->drawn = drawn;
+  d->optional = optional;
 }
 
 static void read_options(lua_State *L, gs_arena *a, gs_layer_decl *d) {
   int n = d->noptions = push_list(L, "options");
   const char **names = GS_NEW_N(a, const char *, n + 1);
   double *values = GS_NEW_N(a, double, n + 1);
+  const double **allowed = GS_NEW_N(a, const double *, n + 1);
+  const double **tries = GS_NEW_N(a, const double *, n + 1);
+  int *count = GS_NEW_N(a, int, n + 1), *ntries = GS_NEW_N(a, int, n + 1);
   for (int k = 0; k < n; k++) {
     lua_rawgeti(L, -1, k + 1);
     names[k] = text_field(L, a, "name");
     values[k] = number_field(L, "value");
+    allowed[k] = numbers_field(L, a, "values", &count[k]);
+    tries[k] = numbers_field(L, a, "tries", &ntries[k]);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+  d->option_values = allowed;
+  d->option_nvalues = count;
+  d->option_tries = tries;
+  d->option_ntries = ntries;
   d->options = names;
   d->option_defaults = values;
 }
@@ -114,8 +168,11 @@ gs_layer *declare_layer(lua_State *L, const char *asked) {
   l->decl.doc = text_field(L, a, "doc");
   l->decl.file = text_field(L, a, "file");
   l->decl.body = text_field(L, a, "body");
+  l->decl.cuda = text_field(L, a, "cuda");
+  l->decl.cuda_line = (int)number_field(L, "cuda_line");
   l->decl.is_kernel = bool_field(L, "kernel");
-  read_dims(L, a, &l->decl);
+  l->decl.is_derived = bool_field(L, "derived");
+  read_declared_dims(L, a, &l->decl);
   read_params(L, a, &l->decl);
   read_options(L, a, &l->decl);
   l->ref = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -139,14 +196,19 @@ static void push_stem(lua_State *L, const char *file) {
 static int open_layer(lua_State *L) {
   opening *o = lua_touserdata(L, 1);
   gs_author *a = author_of(L);
-  author_run_file(L, o->name);
+  author_run_file(L, o->name, false);
   lua_rawgeti(L, LUA_REGISTRYINDEX, a->library);
   lua_getfield(L, -1, "finish");
   lua_pushvalue(L, -3);
   push_stem(L, o->name);
   lua_pushstring(L, a->file);
   lua_call(L, 3, 1);
-  if (a->nerrors == 0) o->layer = declare_layer(L, o->name);
+  if (!lua_istable(L, -1)) return 0;
+  gs_layer *l = declare_layer(L, o->name);
+  if (a->nerrors == 0)
+    o->layer = l;
+  else
+    build_trial(L, l); /* what else is wrong */
   return 0;
 }
 

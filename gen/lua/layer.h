@@ -22,6 +22,18 @@ void gs_author_free(gs_author *a);
  * Errors: every mistake of the file in one message, one line each: "FILE:LINE: error: ...". */
 gs_status gs_layer_open(gs_author *a, const char *name, gs_layer **out, gs_error *err);
 
+/* Which values of a parameter a check draws, as the author says: from [low, high), now and then one
+ * of `also`. */
+#define GS_MAX_ALSO 8
+typedef struct gs_drawn {
+  bool has_low, has_high;
+  double low, high;
+  int low_dim, high_dim; /* the size of that dim of the declaration instead, or -1 */
+  int nalso;
+  double also[GS_MAX_ALSO];
+  bool ascending; /* sorted in storage order */
+} gs_drawn;
+
 /* What the declaration says, before any instantiation. */
 typedef struct gs_layer_decl {
   const char *name, *file, *doc;
@@ -34,19 +46,33 @@ typedef struct gs_layer_decl {
   int noptions;
   const char *const *options;
   const double *option_defaults;
-  const char *const *dim_size; /* for each dim: the expression that gives its size ("D/2"), or NULL
-                                  where the caller chooses it */
+  const int *option_nvalues; /* how many values an option may have; 0: any number */
+  const double *const *option_values;
+  const int *option_ntries; /* how many values a check draws from; 0: only the default */
+  const double *const *option_tries;
+  const char *const *dim_size; /* for each dim: the expression that gives its size ("D/2", "64"),
+                                  or NULL where the caller chooses it; of an outer dim
+                                  "ceil(N/64)" of another outer one, or its name */
   const bool *differentiable;  /* for each param: backward must give its gradient */
+  const gs_drawn *drawn;       /* for each param */
+  const bool *optional;        /* for each param: an option may leave it unread */
   bool is_kernel;              /* gs.kernel: no backward */
+  bool is_derived;             /* backward = gs.derived */
   const char *body;            /* gs.template, or NULL */
+  const char *cuda;            /* gs.cuda: the author's own kernels, or NULL */
+  int cuda_line;               /* in the file: of the first line of that text */
 } gs_layer_decl;
 const gs_layer_decl *gs_layer_declaration(const gs_layer *l);
 
-/* Fills the sizes of derived dims from those of the others (an outer dim stays as it is). An inner
- * size that is missing (< 1) or does not divide is an error that names the dim. */
-gs_status gs_layer_sizes(const gs_layer *l, int64_t *sizes, gs_error *err);
+typedef struct gs_choice gs_choice;
 
-typedef struct gs_choice {
+/* Fills the sizes of derived dims from those of the others, and from options, as c chooses them (c
+ * may be NULL: their defaults; only its options count). An outer dim that the caller chooses
+ * stays as it is; one derived from an outer dim of unknown size (< 0) is unknown too. An inner size
+ * that is missing (< 1) or does not divide is an error that names the dim. */
+gs_status gs_layer_sizes(const gs_layer *l, const gs_choice *c, int64_t *sizes, gs_error *err);
+
+struct gs_choice {
   gs_type dtype;        /* what generic tensors are stored as: GS_F32, GS_BF16, GS_F16 */
   const int64_t *sizes; /* for each dim of the declaration; ignored for outer and derived */
   int ntypes;           /* storage types of single tensors, by name ("x", "dy", "dx") */
@@ -55,7 +81,7 @@ typedef struct gs_choice {
   int noptions;
   const char *const *option_names;
   const double *option_values;
-} gs_choice;
+};
 
 /* One result of a pass. */
 typedef struct gs_result {
@@ -78,11 +104,16 @@ struct gs_instance {
   gs_result *forward;  /* outputs in order, then saved values */
   gs_result *backward; /* gradients "dNAME", one for each differentiable input the author gave.
                           Their leaves: inputs, saved, outputs, upstream "dNAME" tensors */
-  gs_id *saved_expr;   /* for each tensor of g with role SAVED or OUTPUT: the forward expression
-                          that it stands for (indexed by tensor; 0 for others) */
-  const char *body;    /* gs.template "NAME": the kernels come from templates/NAME.cu instead of the
-                          scheduler; NULL for ordinary layers */
-  bool is_kernel;      /* gs.kernel: no backward */
+  int nrecomputed;
+  gs_result *recomputed; /* outputs that backward can make again, by the name of the output */
+  gs_id *saved_expr;     /* for each tensor of g with role SAVED or OUTPUT: the forward expression
+                            that it stands for (indexed by tensor; 0 for others) */
+  const char *body; /* gs.template "NAME": the kernels come from templates/NAME.cu instead of the
+                       scheduler; NULL for ordinary layers */
+  const char *cuda; /* gs.cuda: the kernels are the author's own text; NULL for others */
+  int cuda_line;
+  const double *options; /* as chosen, for each of the declaration */
+  bool is_kernel;        /* gs.kernel: no backward */
 };
 
 gs_status gs_layer_instantiate(gs_layer *l, const gs_choice *c, gs_instance **out, gs_error *err);
@@ -108,7 +139,8 @@ typedef struct gs_pass {
   const char *key; /* "rmsnorm.backward bf16 H=4096 ...": printable, identifies the pass */
 } gs_pass;
 
-/* wanted: names of gradients ("dx"); NULL means all. add: names of results to be added to memory.
+/* wanted: names of gradients ("dx"), and of recomputed outputs ("y"), which come in a BACKWARD pass
+ * only; NULL means all gradients. add: names of results to be added to memory.
  * Simplified and verified. Lives in the instance's arena. A TERMINAL pass may leave saved values
  * out, since nobody reads them. */
 gs_status gs_layer_pass(gs_instance *i, gs_pass_kind kind, const char *const *wanted, int nwanted,

@@ -54,6 +54,24 @@ static void make_terminal(gs_pass *p, gs_id *roots) {
   gs_substitute(g, from, to, count, roots, p->nresults);
 }
 
+/* Where an output is made again it is not read from memory as well: it takes its place, as stored.
+ */
+static void read_recomputed(gs_pass *p, gs_id *roots) {
+  const gs_instance *i = p->instance;
+  for (int k = 0; k < p->nresults; k++) {
+    int r = 0;
+    while (r < i->nrecomputed && strcmp(i->recomputed[r].name, p->results[k].name) != 0) r++;
+    for (int t = 0; r < i->nrecomputed && t < gs_graph_ntensors(p->g); t++) {
+      const gs_tensor *x = gs_graph_tensor_at(p->g, t);
+      if (x->role != GS_ROLE_OUTPUT || strcmp(x->name, p->results[k].name) != 0) continue;
+      gs_node n = {.op = GS_OP_ROUND, .nargs = 1, .arg = {roots[k]}, .to = x->type};
+      gs_id from = gs_input(p->g, t);
+      gs_id to = holds_reals(x->type) && x->type != GS_F32 ? gs_apply(p->g, &n, NULL) : roots[k];
+      gs_substitute(p->g, &from, &to, 1, roots, p->nresults);
+    }
+  }
+}
+
 static void find_leaves(gs_pass *p, const gs_id *roots) {
   gs_id n = gs_graph_size(p->g);
   bool *seen = GS_NEW_N(p->instance->arena, bool, n + 1);
@@ -89,6 +107,16 @@ static const char *key_of(const gs_pass *p) {
   return text;
 }
 
+/* Gradients, and in a backward pass outputs that it can make again. */
+static gs_status check_wanted(const gs_pass *p, const char *const *wanted, int n, gs_error *err) {
+  const gs_instance *i = p->instance;
+  int again = p->kind == GS_PASS_BACKWARD ? i->nrecomputed : 0;
+  gs_result *all = GS_NEW_N(i->arena, gs_result, i->nbackward + again + 1);
+  memcpy(all, i->backward, sizeof *all * (size_t)i->nbackward);
+  if (again) memcpy(all + i->nbackward, i->recomputed, sizeof *all * (size_t)again);
+  return check_names(p, wanted, n, all, i->nbackward + again, err);
+}
+
 static gs_status choose(gs_pass *p, const char *const *wanted, int nwanted, gs_error *err) {
   const gs_instance *i = p->instance;
   bool forward = p->kind != GS_PASS_BACKWARD;
@@ -96,12 +124,13 @@ static gs_status choose(gs_pass *p, const char *const *wanted, int nwanted, gs_e
   if (backward && i->is_kernel)
     return gs_fail(err, GS_ERR_USE, "%s is a kernel: it has no backward",
                    gs_layer_declaration(i->layer)->name);
-  if (backward && wanted && check_names(p, wanted, nwanted, i->backward, i->nbackward, err))
-    return GS_ERR_USE;
+  if (backward && wanted && check_wanted(p, wanted, nwanted, err)) return GS_ERR_USE;
   for (int k = 0; forward && k < i->nforward; k++)
     if (!i->forward[k].is_saved || p->kind == GS_PASS_FORWARD) take(p, &i->forward[k]);
   for (int k = 0; backward && k < i->nbackward; k++)
     if (!wanted || is_in(i->backward[k].name, wanted, nwanted)) take(p, &i->backward[k]);
+  for (int k = 0; p->kind == GS_PASS_BACKWARD && wanted && k < i->nrecomputed; k++)
+    if (is_in(i->recomputed[k].name, wanted, nwanted)) take(p, &i->recomputed[k]);
   if (p->nresults == 0)
     return gs_fail(err, GS_ERR_USE, "%s.%s: no result is wanted",
                    gs_layer_declaration(i->layer)->name, kind_names[p->kind]);
@@ -128,13 +157,14 @@ gs_status gs_layer_pass(gs_instance *i, gs_pass_kind kind, const char *const *wa
   *out = NULL;
   gs_pass *p = GS_NEW(i->arena, gs_pass);
   *p = (gs_pass){.kind = kind, .instance = i, .g = i->g};
-  p->results = GS_NEW_N(i->arena, gs_result, i->nforward + i->nbackward + 1);
+  p->results = GS_NEW_N(i->arena, gs_result, i->nforward + i->nbackward + i->nrecomputed + 1);
   gs_status st = choose(p, wanted, nwanted, err);
   if (!st) st = mark_added(p, add, nadd, err);
   if (st) return st;
   gs_id *roots = GS_NEW_N(i->arena, gs_id, p->nresults);
   for (int k = 0; k < p->nresults; k++) roots[k] = p->results[k].expr;
   if (kind == GS_PASS_TERMINAL) make_terminal(p, roots);
+  if (kind == GS_PASS_BACKWARD) read_recomputed(p, roots);
   gs_simplify(i->g, roots, p->nresults);
   if (gs_verify(i->g, roots, p->nresults, err))
     return gs_fail_in(err, "%s.%s", gs_layer_declaration(i->layer)->name, kind_names[kind]);

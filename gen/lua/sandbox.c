@@ -45,27 +45,6 @@ bool author_place(lua_State *L, char *out, size_t cap) {
   return line > 0;
 }
 
-static void add_error(gs_author *a, const char *place, const char *message) {
-  gs_text line = {0};
-  gs_text_printf(&line, "%s: error: %s", place, message);
-  bool again = a->errors.s && strstr(a->errors.s, line.s); /* a loop says it once */
-  if (!again && a->nerrors++ < MAX_ERRORS) {
-    if (a->errors.len) gs_text_add(&a->errors, "\n");
-    gs_text_add(&a->errors, line.s);
-  }
-  gs_text_free(&line);
-}
-
-void author_report(lua_State *L, const char *place, const char *fmt, ...) {
-  char here[600], message[1400];
-  if (!place) author_place(L, here, sizeof here);
-  va_list ap;
-  va_start(ap, fmt);
-  vsnprintf(message, sizeof message, fmt, ap);
-  va_end(ap);
-  add_error(author_of(L), place ? place : here, message);
-}
-
 /* ---- limits ---- */
 
 static void *allocate(void *ud, void *p, size_t old, size_t size) {
@@ -111,29 +90,21 @@ static const char *without_position(lua_State *L, const char *message) {
   return message;
 }
 
+/* Records an error where it was raised. What goes on as the error then is a mark, which no file can
+ * make, so that a further handler lets it pass. */
 static int on_error(lua_State *L) {
+  gs_author *a = author_of(L);
   const char *message = lua_tostring(L, 1);
-  if (!message) message = "the file raised an error that is not a text";
-  author_report(L, NULL, "%s", without_position(L, message));
+  if (lua_touserdata(L, 1) != a) {
+    if (!message) message = "the file raised an error that is not a text";
+    author_report(L, NULL, "%s", without_position(L, message));
+  }
+  lua_pushlightuserdata(L, a);
   return 1;
 }
 
-static gs_status fail_with_errors(gs_author *a, gs_error *err) {
-  enum { ROOM = 3900 };
-  size_t len = a->errors.len;
-  int more = a->nerrors > MAX_ERRORS ? a->nerrors - MAX_ERRORS : 0;
-  if (len > ROOM) {
-    for (len = ROOM; len > 0 && a->errors.s[len] != '\n'; len--) {
-    }
-    if (len == 0) len = ROOM;
-    for (size_t i = len; i < a->errors.len; i++) more += a->errors.s[i] == '\n';
-  }
-  gs_fail(err, GS_ERR_INPUT, "%.*s", (int)len, a->errors.s);
-  if (err && more) {
-    size_t used = strlen(err->message);
-    snprintf(err->message + used, sizeof err->message - used, "\n(and %d more)", more);
-  }
-  return GS_ERR_INPUT;
+static void record_end_of_memory(gs_author *a) {
+  report_add(a, a->place, "the file needs more than the 256 MB of memory that it may have", NULL);
 }
 
 gs_status author_run(gs_author *a, lua_CFunction f, void *arg, gs_error *err) {
@@ -151,21 +122,42 @@ gs_status author_run(gs_author *a, lua_CFunction f, void *arg, gs_error *err) {
   lua_pushlightuserdata(L, arg);
   int rc = lua_pcall(L, 1, 0, 1);
   if (rc == LUA_ERRMEM)
-    add_error(a, a->place, "the file needs more than the 256 MB of memory that it may have");
+    record_end_of_memory(a);
   else if (rc != LUA_OK && a->nerrors == 0)
-    add_error(a, a->place, "an error inside the handling of an error");
+    report_add(a, a->place, "an error inside the handling of an error", NULL);
   lua_settop(L, 0);
-  return a->nerrors ? fail_with_errors(a, err) : GS_OK;
+  return a->nerrors ? report_fail(a, err) : GS_OK;
+}
+
+/* try(f, ...): calls f; an error in it is recorded, and false returned instead of true and what f
+ * gives. What has run out of memory or instructions goes on to the end. */
+static int core_try(lua_State *L) {
+  gs_author *a = author_of(L);
+  lua_pushcfunction(L, on_error);
+  lua_insert(L, 1);
+  int rc = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 1);
+  if (rc == LUA_ERRMEM) {
+    record_end_of_memory(a);
+    lua_pushlightuserdata(L, a);
+  }
+  if (rc == LUA_ERRMEM || (rc != LUA_OK && a->fuel < 0)) return lua_error(L);
+  if (rc != LUA_OK) return lua_pushboolean(L, 0), 1;
+  lua_pushboolean(L, 1);
+  lua_replace(L, 1);
+  return lua_gettop(L);
 }
 
 /* ---- loading ---- */
 
 /* Leaves the chunk as a function; owned (or NULL) is freed whatever happens. */
 static void load_chunk(lua_State *L, const char *data, size_t len, char *owned, const char *chunk) {
+  report_keep_source(author_of(L), chunk + 1, data, len);
   bool binary = len && data[0] == LUA_SIGNATURE[0];
   int rc = luaL_loadbufferx(L, data, len, chunk, "t"); /* does not raise */
   free(owned);
   if (rc == LUA_OK) return;
+  if (lua_touserdata(L, -1) == author_of(L))
+    lua_error(L);                            /* nested too deep: on_error has said it */
   const char *message = lua_tostring(L, -1); /* "path:3: unexpected symbol": keep line and text */
   int line = 1;
   for (const char *c = message; c && (c = strchr(c, ':')); c++) {
@@ -228,12 +220,12 @@ static void load_path(lua_State *L, const char *path, const char *outer) {
   load_chunk(L, data, len, data, chunk);
 }
 
-void author_run_file(lua_State *L, const char *name) {
+void author_run_file(lua_State *L, const char *name, bool shipped) {
   gs_author *a = author_of(L);
   const char *outer = a->file;
   luaL_checkstack(L, 20, "files that require each other");
   int top = lua_gettop(L);
-  if (is_path(name)) {
+  if (!shipped && is_path(name)) {
     a->file = gs_arena_strdup(a->arena, name);
     load_path(L, name, outer);
   } else {
@@ -264,7 +256,7 @@ static int do_require(lua_State *L) {
     return 1;
   }
   if (strncmp(name, "layers.", 7) == 0 && !is_path(name + 7)) {
-    author_run_file(L, name + 7);
+    author_run_file(L, luaL_gsub(L, name + 7, ".", "/"), true);
   } else if (is_path(name)) {
     const char *slash = a->file && name[0] != '/' ? strrchr(a->file, '/') : NULL;
     if (slash) {
@@ -273,7 +265,7 @@ static int do_require(lua_State *L) {
       lua_concat(L, 2);
       name = lua_tostring(L, -1);
     }
-    author_run_file(L, name);
+    author_run_file(L, name, false);
   } else {
     return luaL_error(L, "require '%s': wanted 'gradsmith', 'layers.NAME' or a path 'NAME.lua'",
                       name);
@@ -304,13 +296,13 @@ static int core_here(lua_State *L) {
   return 1;
 }
 
-/* defined(f): the place of a function's first line. */
+/* defined(f): the place of a function's first line; nil for one of ours. */
 static int core_defined(lua_State *L) {
   lua_Debug ar;
   luaL_checktype(L, 1, LUA_TFUNCTION);
   lua_settop(L, 1);
   lua_getinfo(L, ">S", &ar);
-  if (ar.source[0] != '@') return core_here(L);
+  if (ar.source[0] != '@') return lua_pushnil(L), 1;
   lua_pushfstring(L, "%s:%d", ar.source + 1, ar.linedefined);
   return 1;
 }
@@ -326,10 +318,17 @@ static int core_file(lua_State *L) {
   return 1;
 }
 
-/* failed(): has a mistake been recorded in this run? */
+/* dims_unknown(yes): whether names of dims that are not known are mistakes told already. */
+static int core_dims_unknown(lua_State *L) {
+  author_of(L)->dims_unknown = lua_toboolean(L, 1);
+  return 0;
+}
+
+/* failed(): has a mistake been recorded in this run, and how many? */
 static int core_failed(lua_State *L) {
   lua_pushboolean(L, author_of(L)->nerrors > 0);
-  return 1;
+  lua_pushinteger(L, author_of(L)->nerrors);
+  return 2;
 }
 
 static int open_state(lua_State *L) {
@@ -339,12 +338,20 @@ static int open_state(lua_State *L) {
   luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
   luaL_requiref(L, LUA_MATHLIBNAME, luaopen_math, 1);
   lua_settop(L, 1);
-  static const luaL_Reg core[] = {
-      {"keep", core_keep},     {"here", core_here},     {"defined", core_defined},
-      {"report", core_report}, {"part", run_part},      {"require", do_require},
-      {"file", core_file},     {"failed", core_failed}, {NULL, NULL}};
+  static const luaL_Reg core[] = {{"keep", core_keep},
+                                  {"here", core_here},
+                                  {"defined", core_defined},
+                                  {"report", core_report},
+                                  {"part", run_part},
+                                  {"require", do_require},
+                                  {"file", core_file},
+                                  {"failed", core_failed},
+                                  {"try", core_try},
+                                  {"dims_unknown", core_dims_unknown},
+                                  {NULL, NULL}};
   luaL_newlib(L, core);
   value_open(L);
+  report_open(L);
   build_functions(L);
   lua_newtable(L);
   core_functions(L);
@@ -372,6 +379,7 @@ gs_status gs_author_new(gs_author **out, gs_error *err) {
     return gs_fail(err, GS_ERR_MEMORY, "no memory for a Lua state");
   }
   a->L = L;
+  a->alias = LUA_NOREF;
   *(gs_author **)lua_getextraspace(L) = a;
   lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_EVERY);
   gs_status st = author_run(a, open_state, NULL, err);

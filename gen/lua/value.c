@@ -50,8 +50,31 @@ bool value_operand(lua_State *L, int i, const char *what, value *out) {
   return false;
 }
 
+/* How deep the expression of a node is; -1 without a build. Nodes do not change: each is seen once.
+ */
+static int depth_of(build *b, gs_id id) {
+  if (!b) return -1;
+  if (id >= b->cap_depth) {
+    gs_id cap = 2 * id + 256;
+    int *more = GS_NEW_N(b->inst->arena, int, cap);
+    if (b->ndepth) memcpy(more, b->depth, sizeof *more * (size_t)b->ndepth);
+    b->depth = more;
+    b->cap_depth = cap;
+  }
+  for (; b->ndepth <= id; b->ndepth++) {
+    const gs_node *n = b->ndepth ? gs_graph_node(b->g, b->ndepth) : NULL;
+    int most = 0;
+    for (int k = 0; n && k < n->nargs; k++)
+      if (b->depth[n->arg[k]] > most) most = b->depth[n->arg[k]];
+    b->depth[b->ndepth] = most + 1;
+  }
+  return b->depth[id];
+}
+
 int value_apply(lua_State *L, gs_node *n, const value *args, int nargs, gs_dims shown) {
   gs_graph *g = value_graph(L);
+  if (gs_graph_size(g) > MAX_NODES)
+    luaL_error(L, "forward and backward make more than %d values: is a loop too long?", MAX_NODES);
   gs_error err;
   n->nargs = nargs;
   for (int k = 0; k < nargs; k++) n->arg[k] = args[k].id;
@@ -63,6 +86,8 @@ int value_apply(lua_State *L, gs_node *n, const value *args, int nargs, gs_dims 
     push_nothing(L);
     return 1;
   }
+  if (depth_of(author_of(L)->b, id) > MAX_DEPTH)
+    luaL_error(L, "an expression is nested more than %d deep: is a loop too long?", MAX_DEPTH);
   push_value(L, id, shown, n->op == GS_OP_ROUND ? n->to : GS_TYPE_NONE);
   value *v = lua_touserdata(L, -1);
   v->line = n->line;
@@ -95,6 +120,28 @@ static const char *push_hint(lua_State *L, const char *name) {
   return lua_tostring(L, -1);
 }
 
+/* A part of a composed layer has its own names of dims: author->alias, a table. */
+int find_dim(lua_State *L, const char *name) {
+  gs_author *a = author_of(L);
+  gs_graph *g = value_graph(L);
+  if (a->alias == LUA_NOREF) return gs_graph_find_dim(g, name);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, a->alias);
+  lua_pushstring(L, name);
+  if (lua_rawget(L, -2) == LUA_TSTRING) name = lua_tostring(L, -1); /* the table holds it */
+  int d = gs_graph_find_dim(g, name);
+  lua_pop(L, 2);
+  return d;
+}
+
+static int core_alias(lua_State *L) {
+  gs_author *a = author_of(L);
+  luaL_unref(L, LUA_REGISTRYINDEX, a->alias);
+  a->alias = LUA_NOREF;
+  lua_settop(L, 1);
+  if (lua_istable(L, 1)) a->alias = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
 int value_dim(lua_State *L, int i, const char *what) {
   gs_graph *g = value_graph(L);
   if (lua_type(L, i) != LUA_TSTRING) {
@@ -102,14 +149,14 @@ int value_dim(lua_State *L, int i, const char *what) {
     return -1;
   }
   const char *name = lua_tostring(L, i);
-  int d = gs_graph_find_dim(g, name), top = lua_gettop(L);
-  if (d >= 0) return d;
+  int d = find_dim(L, name), top = lua_gettop(L);
+  if (d >= 0 || author_of(L)->dims_unknown) return d;
   lua_newtable(L);
   for (int k = 0; k < gs_graph_ndims(g); k++) {
     lua_pushstring(L, gs_graph_dim_at(g, k)->name);
     lua_rawseti(L, -2, k + 1);
   }
-  author_report(L, NULL, "%s: unknown dim '%s'%s", what, name, push_hint(L, name));
+  author_report(L, NULL, "%s: unknown dim '%.64s'%s", what, name, push_hint(L, name));
   lua_settop(L, top);
   return -1;
 }
@@ -153,6 +200,14 @@ static int mm_unm(lua_State *L) {
 /* Operators that Lua forces to a truth value or a string, so that they cannot build expressions. */
 static int mm_order(lua_State *L) {
   author_report(L, NULL, "Lua's < and <= cannot compare values: use gs.lt, gs.le, gs.gt or gs.ge");
+  lua_pushboolean(L, 0);
+  return 1;
+}
+
+static int mm_equal(lua_State *L) {
+  value *a = luaL_testudata(L, 1, VALUE), *b = luaL_testudata(L, 2, VALUE);
+  if (a && b && a->id && b->id)
+    author_report(L, NULL, "Lua's == cannot compare values, it is always false: use gs.eq");
   lua_pushboolean(L, 0);
   return 1;
 }
@@ -206,15 +261,18 @@ static int mm_tostring(lua_State *L) {
 
 void value_open(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"__add", mm_add},           {"__sub", mm_sub},     {"__mul", mm_mul},
-      {"__div", mm_div},           {"__pow", mm_pow},     {"__unm", mm_unm},
-      {"__lt", mm_order},          {"__le", mm_order},    {"__mod", mm_none},
-      {"__idiv", mm_none},         {"__concat", mm_none}, {"__len", mm_none},
-      {"__band", mm_none},         {"__bor", mm_none},    {"__bxor", mm_none},
-      {"__bnot", mm_none},         {"__shl", mm_none},    {"__shr", mm_none},
-      {"__call", mm_call},         {"__index", mm_index}, {"__newindex", mm_newindex},
-      {"__tostring", mm_tostring}, {NULL, NULL}};
+      {"__add", mm_add},           {"__sub", mm_sub},           {"__mul", mm_mul},
+      {"__div", mm_div},           {"__pow", mm_pow},           {"__unm", mm_unm},
+      {"__lt", mm_order},          {"__le", mm_order},          {"__eq", mm_equal},
+      {"__mod", mm_none},          {"__idiv", mm_none},         {"__concat", mm_none},
+      {"__len", mm_none},          {"__band", mm_none},         {"__bor", mm_none},
+      {"__bxor", mm_none},         {"__bnot", mm_none},         {"__shl", mm_none},
+      {"__shr", mm_none},          {"__call", mm_call},         {"__index", mm_index},
+      {"__newindex", mm_newindex}, {"__tostring", mm_tostring}, {NULL, NULL}};
   luaL_newmetatable(L, VALUE);
   luaL_setfuncs(L, methods, 0);
   lua_pop(L, 1);
+  lua_pushcfunction(L, core_alias);
+  lua_setfield(L, -2, "alias");
+  fold_open(L);
 }

@@ -7,14 +7,19 @@ for name, f in pairs(core.functions) do gs[name] = f end
 
 local names = core.part "names"
 local declare = core.part "declare"
-local fuse = core.part "fuse"
+local composing = core.part "fuse"
 
-for _, name in ipairs { "input", "weight", "scalar", "step_scalar", "option", "template" } do
+for _, name in ipairs { "input", "weight", "scalar", "step_scalar", "option", "template",
+  "cuda" } do
   gs[name] = core.keep(declare[name])
 end
 gs.layer = core.keep(declare.layer)
 gs.kernel = core.keep(declare.kernel)
-gs.fuse = core.keep(fuse)
+gs.derived = declare.derived
+gs.fuse = core.keep(composing.fuse)
+gs.beside = core.keep(composing.beside)
+core.part "values".export(gs)
+core.part "reduce".export(gs)
 
 -- halves(e, "D", "h"): the two halves of D, each along h = D/2. from_halves is the inverse.
 gs.halves = core.keep(function(e, dim, half)
@@ -73,6 +78,10 @@ local function environment()
   env.require = core.require
   env.string = copy_of(texts)
   env.table = copy_of(table, "concat sort unpack")
+  env.table.sort = function(t, before) -- in C, where instructions are not counted
+    if #t > 100000 then error("table.sort: at most 100000 elements", 0) end
+    table.sort(t, before)
+  end
   env.table.insert = function(t, v) t[rawlen(t) + 1] = v end
   env.math = copy_of(math)
   env.math.random, env.math.randomseed = nil, nil

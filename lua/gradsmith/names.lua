@@ -39,6 +39,7 @@ end
 
 -- "; did you mean 'H'? Known: T, H" with what is near enough, or only what is known.
 function names.hint(name, list)
+  if #name > 64 or #list > 200 then return "" end
   local best, near = 3, nil
   for _, candidate in ipairs(list) do
     local d = distance(string.lower(name), string.lower(candidate))
@@ -50,10 +51,12 @@ function names.hint(name, list)
 end
 
 -- A table whose unknown fields are reported and give the silent value `nothing`.
-function names.guard(label, fields, nothing)
+-- silent: they are not reported, since what the fields are is unknown.
+function names.guard(label, fields, nothing, silent)
   return setmetatable(fields, {
     __index = function(_, k)
-      core.report(nil, format("%s.%s does not exist", label, tostring(k))
+      if silent then return nothing end
+      core.report(nil, format("%s.%s does not exist", label, string.sub(tostring(k), 1, 64))
         .. names.hint(tostring(k), names.keys(fields)))
       return nothing
     end,

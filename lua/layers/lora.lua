@@ -1,5 +1,6 @@
 -- lora: adds a low-rank update, already multiplied out, to a projection's result. The two may be
--- stored in different types; the sum is formed in f32 and rounded once. Reference: peft LoraLayer.
+-- stored in different types; the sum is formed in f32 and rounded once. Reference: peft LoraLayer:
+-- scale = alpha/r, or alpha/√r (rsLoRA); its dropout, the layer `dropout`, is of what A multiplies.
 local gs = require "gradsmith"
 
 return gs.layer "lora" {

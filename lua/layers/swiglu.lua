@@ -1,23 +1,5 @@
 -- swiglu: the gated activation of Llama's MLP. Reference: transformers LlamaMLP, which rounds
 -- silu(gate) to the storage type before it multiplies.
-local gs = require "gradsmith"
+local activations = require "layers.lib.activations"
 
-return gs.layer "swiglu" {
-  doc  = "y = silu(gate)·up, silu(x) = x·sigmoid(x)",
-  dims = { "T", "F" },
-  gate = gs.input { "T", "F" },
-  up   = gs.input { "T", "F" },
-  inplace = { dgate = "gate", dup = "up" },
-
-  forward = function(p)
-    return { y = gs.round(p.gate * gs.sigmoid(p.gate), p.gate.type) * p.up }
-  end,
-
-  backward = function(p, d)
-    local sg = gs.sigmoid(p.gate)
-    return {
-      gate = d.y * p.up * sg * (1 + p.gate * (1 - sg)),
-      up   = d.y * p.gate * sg,
-    }
-  end,
-}
+return activations.gated("swiglu", "silu", "y = silu(gate)·up, silu(x) = x·sigmoid(x)")

@@ -14,7 +14,8 @@ local M = {
 local fields = {
   used = { "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "vocab_size", "rms_norm_eps", "tie_word_embeddings",
-    "rope_theta", "rope_scaling", "rope_parameters" },
+    "rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings",
+    "original_max_position_embeddings" },
   -- what is built here, and nothing else
   fixed = { attention_bias = false, mlp_bias = false, hidden_act = "silu", attention_dropout = 0,
     pretraining_tp = 1, rope_interleaved = false, use_sliding_window = false,
@@ -22,7 +23,7 @@ local fields = {
 }
 
 -- The sizes and numbers of a config.json, checked.
-local function read(c)
+local function read(c, tokens)
   config.check(c, fields)
   local p = {
     H = config.size(c, "hidden_size"), F = config.size(c, "intermediate_size"),
@@ -39,7 +40,8 @@ local function read(c)
     step.refuse("num_attention_heads %d is no multiple of num_key_value_heads %d", p.N, p.K)
   end
   if p.D % 2 ~= 0 then step.refuse("head_dim %d is odd, so that it has no halves", p.D) end
-  p.inv_freq = rope.inv_freq(c, p.D)
+  p.rope = rope.read(c, p.D, tokens)
+  if p.rope.R ~= p.D then step.refuse('"partial_rotary_factor" is not 1') end
   return p
 end
 
@@ -63,10 +65,10 @@ local function mlp(p, n, name)
 end
 
 function M.forward(c, m, b)
-  local p = read(c)
+  local p = read(c, b.tokens)
   local E = m.weight("model.embed_tokens.weight", { p.V, p.H })
   local angles = step.layer("rope_table",
-    { pos = b.position, inv_freq = m.constant("inv_freq", p.inv_freq) })
+    { pos = b.position, inv_freq = m.constant("inv_freq", p.rope.inv_freq), scale = p.rope.scale })
   local h, branch = step.layer("embedding", { E = E, id = b.id }), nil
 
   -- h takes the branch before it (none before the first), and is normalised

@@ -40,7 +40,8 @@ static const struct {
   const char *name;
   size_t size;
 } types[] = {{GS_F32, "f32", 4}, {GS_BF16, "bf16", 2}, {GS_F16, "f16", 2},  {GS_I32, "i32", 4},
-             {GS_I64, "i64", 8}, {GS_U8, "u8", 1},     {GS_BOOL, "bool", 1}};
+             {GS_I64, "i64", 8}, {GS_U8, "u8", 1},     {GS_BOOL, "bool", 1},
+             {GS_I8, "i8", 1},   {GS_E4M3, "e4m3", 1}, {GS_E5M2, "e5m2", 1}, {GS_E8M0, "e8m0", 1}};
 
 size_t gs_type_size(gs_type t) {
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)

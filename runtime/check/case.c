@@ -70,6 +70,8 @@ void gs_case_index(const gs_case *c, const int *dim, int ndims, int64_t i, char 
 static int64_t draw_size(gs_rng *r, int round, bool outer, bool alone) {
   static const int64_t inner[] = {2, 3, 7, 8, 16, 31, 40, 64, 100, 129, 200, 256, 576, 2047, 4096};
   static const int64_t outers[] = {1, 2, 3, 5, 17, 33, 77, 300}; /* 300: more rows than blocks */
+  static const int64_t flat[] = {1, 63, 64, 65, 255, 256, 1000, 4097}; /* about ends of blocks */
+  if (outer && alone && round == 2) return flat[gs_rng_below(r, 8)];
   if (outer && alone && round) return 1 + gs_rng_below(r, round == 1 ? 40000 : 3000);
   if (outer) return round == 0 ? 1 : outers[gs_rng_below(r, 8)];
   return inner[gs_rng_below(r, round == 0 ? 5 : 15)];
@@ -82,12 +84,13 @@ static void limit_sizes(const gs_layer_decl *d, gs_rng *r, int64_t *sizes) {
     int largest = 0;
     double volume = 1;
     for (int k = 0; k < d->ndims; k++) {
+      if (d->dim_size[k]) continue;
       volume *= (double)sizes[k];
       if (sizes[k] > sizes[largest]) largest = k;
     }
     if (volume <= 60000) return;
     for (int k = 0; outer_first && k < d->ndims; k++)
-      if (d->dim_outer[k] && sizes[k] > 2) largest = k;
+      if (d->dim_outer[k] && !d->dim_size[k] && sizes[k] > 2) largest = k;
     if (sizes[largest] <= 2) return;
     sizes[largest] /= 2;
   }
@@ -101,6 +104,9 @@ static gs_status fix_sizes(const gs_layer_decl *d, const char *dims, int64_t *si
     size_t len = strcspn(dims, "=,");
     int k = 0;
     while (k < d->ndims && (strlen(d->dims[k]) != len || memcmp(d->dims[k], dims, len) != 0)) k++;
+    if (k < d->ndims && d->dim_size[k])
+      return gs_fail(err, GS_ERR_USE, "check: --dims: the size of %s is derived: %s", d->dims[k],
+                     d->dim_size[k]);
     if (k == d->ndims)
       return gs_fail(err, GS_ERR_USE, "check: --dims: layer '%s' has no dim '%.*s'", d->name,
                      (int)len, dims);
@@ -119,30 +125,79 @@ static const char *mood_name(gs_mood m) {
   return names[m];
 }
 
-static gs_status draw_instance(gs_layer *l, gs_type dtype, int round, const char *dims, gs_rng *r,
-                               gs_case *c, gs_error *err) {
+static int chosen_dims(const gs_layer_decl *d) {
+  int n = 0;
+  for (int k = 0; k < d->ndims; k++) n += d->dim_size[k] == NULL;
+  return n;
+}
+
+/* Options that the caller asked for, or, after the first round, among those that the layer lists.
+ */
+static gs_status choose_options(const gs_layer_decl *d, const char *asked, int round, gs_rng *r,
+                                double *values, gs_error *err) {
+  for (int k = 0; k < d->noptions && k < MAX_OPTIONS; k++) {
+    int n = d->option_ntries[k];
+    values[k] = n && round ? d->option_tries[k][gs_rng_below(r, n)] : d->option_defaults[k];
+  }
+  while (asked && *asked) {
+    char *end = NULL;
+    size_t len = strcspn(asked, "=,");
+    int k = 0;
+    while (k < d->noptions && (strlen(d->options[k]) != len || memcmp(d->options[k], asked, len)))
+      k++;
+    if (k >= d->noptions || k >= MAX_OPTIONS)
+      return gs_fail(err, GS_ERR_USE, "check: --options: layer '%s' has no option '%.*s'", d->name,
+                     (int)len, asked);
+    double v = asked[len] == '=' ? strtod(asked + len + 1, &end) : 0;
+    if (!end || end == asked + len + 1 || (*end && *end != ','))
+      return gs_fail(err, GS_ERR_USE, "check: --options: %s needs a number", d->options[k]);
+    values[k] = v;
+    asked = *end ? end + 1 : end;
+  }
+  return GS_OK;
+}
+
+static gs_status draw_instance(gs_layer *l, gs_type dtype, int round, const gs_check_options *o,
+                               gs_rng *r, gs_case *c, gs_error *err) {
   const gs_layer_decl *d = gs_layer_declaration(l);
   gs_status st = GS_OK;
-  for (int attempt = 0; attempt < 12; attempt++) {
+  char said[sizeof err->message] = "";
+  for (int tries = 0, made = 0; tries < 400 && made < 20; tries++) {
     int64_t sizes[GS_MAX_DIMS] = {0};
+    int attempt = tries % 20;
     for (int k = 0; k < d->ndims; k++)
-      sizes[k] = draw_size(r, round, d->dim_outer[k], d->ndims == 1);
+      if (!d->dim_size[k]) sizes[k] = draw_size(r, round, d->dim_outer[k], chosen_dims(d) == 1);
     limit_sizes(d, r, sizes);
     if (attempt >= 4) /* a layer that halves its dims: even sizes */
       for (int k = 0; k < d->ndims; k++)
         if (!d->dim_outer[k]) sizes[k] = (sizes[k] + 3) / 4 * 4;
-    st = fix_sizes(d, dims, sizes, err);
+    int small = attempt >= 4 && attempt % 2 ? (int)gs_rng_below(r, d->ndims) : -1;
+    if (small >= 0 && !d->dim_outer[small]) sizes[small] = 4; /* one with a part of another dim */
+    if (attempt >= 16) /* one with blocks of a fixed size along an inner dim */
+      for (int k = 0; k < d->ndims; k++)
+        if (!d->dim_outer[k]) sizes[k] = (sizes[k] + 255) / 256 * 256;
+    st = fix_sizes(d, o->dims, sizes, err);
+    if (st == GS_OK) st = choose_options(d, o->options, round, r, c->options, err);
     if (st != GS_OK) return st;
-    gs_choice choice = {.dtype = dtype, .sizes = sizes};
+    gs_choice choice = {.dtype = dtype,
+                        .sizes = sizes,
+                        .noptions = d->noptions < MAX_OPTIONS ? d->noptions : MAX_OPTIONS,
+                        .option_names = d->options,
+                        .option_values = c->options};
+    int64_t all[GS_MAX_DIMS];
+    memcpy(all, sizes, sizeof all);
+    st = gs_layer_sizes(l, &choice, all, err);
+    if (st != GS_OK) continue; /* derived sizes that do not come out: drawing again is cheap */
+    made++;
     st = gs_layer_instantiate(l, &choice, &c->i, err);
-    if (st != GS_OK) continue;
-    for (int k = 0; k < gs_graph_ndims(c->i->g); k++) {
-      const gs_dim *g = gs_graph_dim_at(c->i->g, k);
-      if (g->size >= 0)
-        c->sizes[k] = g->size;
-      else
-        c->sizes[k] = g->same_as >= 0 ? c->sizes[g->same_as] : sizes[k];
+    if (st != GS_OK) { /* a mistake that other sizes do not change is one of the file */
+      bool again = st == GS_ERR_INPUT && err && strcmp(said, err->message) == 0;
+      if (again) return st;
+      if (err) snprintf(said, sizeof said, "%s", err->message);
+      continue;
     }
+    memcpy(c->sizes, sizes, sizeof sizes);
+    gs_graph_sizes(c->i->g, c->sizes);
     return GS_OK;
   }
   return st;
@@ -154,6 +209,10 @@ static void label_case(gs_case *c, gs_type dtype, gs_mood mood) {
   for (int k = 0; k < d->ndims && n < sizeof c->label; k++)
     n += (size_t)snprintf(c->label + n, sizeof c->label - n, " %s=%lld", d->dims[k],
                           (long long)c->sizes[k]);
+  for (int k = 0; k < d->noptions && k < MAX_OPTIONS && n < sizeof c->label; k++)
+    if (c->options[k] != d->option_defaults[k])
+      n += (size_t)snprintf(c->label + n, sizeof c->label - n, " %s=%.6g", d->options[k],
+                            c->options[k]);
   if (n < sizeof c->label)
     snprintf(c->label + n, sizeof c->label - n, ", %s values", mood_name(mood));
 }
@@ -206,6 +265,38 @@ static int_use use_of(const gs_case *c, int tensor) {
   return u;
 }
 
+static const gs_drawn *drawn_of(const gs_case *c, const gs_tensor *x) {
+  const gs_layer_decl *d = gs_layer_declaration(c->i->layer);
+  for (int k = 0; k < d->nparams; k++)
+    if (strcmp(d->params[k].name, x->name) == 0) return &d->drawn[k];
+  return NULL;
+}
+
+/* In the range that the author gave, or, for what has no upper end, as the mood says above it. */
+static double draw_within(const gs_case *c, const gs_drawn *d, bool is_integer, gs_rng *r) {
+  double low = d->low_dim >= 0 ? (double)c->sizes[d->low_dim] : d->low;
+  double high = d->high_dim >= 0 ? (double)c->sizes[d->high_dim] : d->high;
+  if (d->nalso && gs_rng_below(r, 5) == 0) return d->also[gs_rng_below(r, d->nalso)];
+  if (!d->has_high) {
+    double off = is_integer ? (double)gs_rng_below(r, 200) : fabs(draw_real(r, c->mood));
+    return d->has_low ? low + off : is_integer ? off : draw_real(r, c->mood);
+  }
+  if (!d->has_low) low = high - 4;
+  if (is_integer)
+    return low + (high - low >= 1 ? (double)gs_rng_below(r, (int64_t)(high - low)) : 0);
+  if (c->mood == GS_MOOD_ZEROS && gs_rng_below(r, 2)) return low;
+  return low + (high - low) * gs_rng_uniform(r);
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static bool says_something(const gs_drawn *d) {
+  return d && (d->has_low || d->has_high || d->nalso || d->ascending);
+}
+
 static void fill_integers(const gs_case *c, int tensor, double *v, int64_t n, gs_rng *r) {
   int_use u = use_of(c, tensor);
   int64_t start = 0;
@@ -234,8 +325,12 @@ static void fill(const gs_case *c, int t, gs_mood mood, gs_rng *r) {
   const gs_tensor *x = gs_graph_tensor_at(c->i->g, t);
   int64_t n = gs_case_count(c, x->dim, x->ndims);
   double *v = c->tensor[t];
-  bool is_integer = x->type == GS_I32 || x->type == GS_I64 || x->type == GS_U8;
-  if (x->role == GS_ROLE_SCALAR) {
+  bool is_integer = x->type == GS_I32 || x->type == GS_I64 || x->type == GS_U8 || x->type == GS_I8;
+  const gs_drawn *drawn = drawn_of(c, x);
+  if (says_something(drawn)) {
+    for (int64_t i = 0; i < n; i++) v[i] = draw_within(c, drawn, is_integer, r);
+    if (drawn->ascending) qsort(v, (size_t)n, sizeof *v, by_value);
+  } else if (x->role == GS_ROLE_SCALAR) {
     v[0] = x->value * (0.5 + gs_rng_uniform(r)) + 0.1 * gs_rng_uniform(r);
   } else if (x->role == GS_ROLE_STEP_SCALAR) {
     v[0] = 0.1 + 0.8 * gs_rng_uniform(r);
@@ -243,8 +338,6 @@ static void fill(const gs_case *c, int t, gs_mood mood, gs_rng *r) {
     fill_integers(c, t, v, n, r);
   } else {
     for (int64_t i = 0; i < n; i++) v[i] = draw_real(r, mood);
-    if (x->is_nonnegative)
-      for (int64_t i = 0; i < n; i++) v[i] = fabs(v[i]);
   }
   store_as(x->role == GS_ROLE_SCALAR || x->role == GS_ROLE_STEP_SCALAR ? GS_F32 : x->type, v, n);
 }
@@ -267,10 +360,10 @@ static gs_status derive_saved(gs_case *c, gs_error *err) {
   return GS_OK;
 }
 
-gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, const char *dims,
-                      gs_rng *r, gs_case *out, gs_error *err) {
+gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood,
+                      const gs_check_options *o, gs_rng *r, gs_case *out, gs_error *err) {
   *out = (gs_case){.mood = mood};
-  gs_status st = draw_instance(l, dtype, round, dims, r, out, err);
+  gs_status st = draw_instance(l, dtype, round, o, r, out, err);
   if (st != GS_OK) return st;
   label_case(out, dtype, mood);
   out->ntensors = gs_graph_ntensors(out->i->g);

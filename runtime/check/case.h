@@ -5,6 +5,8 @@
 
 #include "check/check.h"
 
+enum { MAX_OPTIONS = 32 };
+
 typedef struct gs_rng {
   uint64_t s;
 } gs_rng;
@@ -25,6 +27,7 @@ typedef struct gs_case {
   gs_instance *i;
   gs_mood mood;
   int64_t sizes[GS_MAX_DIMS];
+  double options[MAX_OPTIONS];
   double **tensor; /* of each tensor of the graph: its elements in storage order, as stored */
   int ntensors;
   char label[256]; /* "bf16 T=17 H=129 huge" */
@@ -32,8 +35,8 @@ typedef struct gs_case {
 
 /* Draws sizes and values. round 0 has sizes of 1 where the layer permits. A choice of sizes that
  * the layer refuses is drawn again. */
-gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood, const char *dims,
-                      gs_rng *r, gs_case *out, gs_error *err);
+gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood,
+                      const gs_check_options *o, gs_rng *r, gs_case *out, gs_error *err);
 void gs_case_free(gs_case *c);
 
 int64_t gs_case_count(const gs_case *c, const int *dim, int ndims); /* elements of a tensor */

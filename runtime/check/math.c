@@ -1,6 +1,7 @@
-/* math.c: the closed form against the adjoint and against central differences, in float64, and the
- * cost of both. Saved values stand for their forward expressions; `stop` is held at the base point.
- */
+/* math.c: the closed form against the adjoint and against central differences, in float64. Saved
+ * values stand for their forward expressions; `stop` is held at the base point. A forward that the
+ * adjoint cannot pass, for a reduction by the author's own step, is held against differences alone.
+ * What backward can make again of an output is held against the forward's expression. */
 #include "check/case.h"
 
 #include <math.h>
@@ -16,6 +17,9 @@ typedef struct maths {
   int n;                 /* gradients */
   int tensor[MAX_GRADS]; /* the input that each belongs to */
   gs_id closed[MAX_GRADS], adjoint[MAX_GRADS];
+  bool has_adjoint;
+  int nagain; /* outputs that backward can make again */
+  gs_id again[MAX_GRADS];
   int ny;
   gs_id y[MAX_GRADS], dy[MAX_GRADS];
 } maths;
@@ -36,7 +40,17 @@ static void unsave(maths *m) {
     to[n++] = m->c->i->saved_expr[t];
   }
   /* A saved expression may itself be written in terms of an output: replace until none is left. */
-  for (int k = 0; k < 3 && n; k++) gs_substitute(m->g, from, to, n, m->closed, m->n);
+  for (int k = 0; k < 3 && n; k++) {
+    gs_substitute(m->g, from, to, n, m->closed, m->n);
+    gs_substitute(m->g, from, to, n, m->again, m->nagain);
+  }
+}
+
+/* Whether the graph has a reduction that the adjoint cannot pass. */
+static bool has_fold(const gs_graph *g) {
+  for (gs_id id = 1; id < gs_graph_size(g); id++)
+    if (gs_graph_node(g, id)->op == GS_OP_FOLD) return true;
+  return false;
 }
 
 static gs_status collect(maths *m, gs_error *err) {
@@ -53,10 +67,46 @@ static gs_status collect(maths *m, gs_error *err) {
     m->y[m->ny] = i->forward[k].expr;
     m->dy[m->ny++] = gs_input(m->g, t);
   }
+  for (int k = 0; k < i->nrecomputed && m->nagain < MAX_GRADS; k++)
+    m->again[m->nagain++] = i->recomputed[k].expr;
   unsave(m);
   gs_id x[MAX_GRADS];
   for (int k = 0; k < m->n; k++) x[k] = gs_input(m->g, m->tensor[k]);
-  return gs_adjoint(m->g, m->y, m->dy, m->ny, x, m->n, m->adjoint, err);
+  gs_status st = gs_adjoint(m->g, m->y, m->dy, m->ny, x, m->n, m->adjoint, err);
+  m->has_adjoint = st == GS_OK;
+  return st != GS_OK && has_fold(m->g) ? GS_OK : st;
+}
+
+/* The first place at which two arrays differ by more than float64 explains. */
+typedef struct difference {
+  bool found;
+  int64_t at;
+  double a, b, bound;
+  int points; /* compared */
+} difference;
+
+static gs_status find_difference(const gs_case *c, const gs_array *x, const gs_array *y,
+                                 const int *dim, int ndims, difference *d, gs_error *err) {
+  int64_t n = gs_case_count(c, dim, ndims);
+  double *a = gs_case_order(c, x, x->v, dim, ndims), *b = gs_case_order(c, y, y->v, dim, ndims);
+  double *ea = gs_case_order(c, x, x->err, dim, ndims);
+  double *eb = gs_case_order(c, y, y->err, dim, ndims);
+  gs_status st = a && b && ea && eb ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: out of memory");
+  *d = (difference){.points = 0};
+  for (int64_t i = 0; st == GS_OK && i < n && !d->found; i++) {
+    /* err bounds f32 arithmetic (2^-24); float64 is 2^-29 of that, with room for the order of sums.
+     */
+    double bound = 0x1p-26 * (ea[i] + eb[i]) + 1e-300;
+    if (!isfinite(bound) || !isfinite(b[i])) continue;
+    d->points++;
+    if (fabs(a[i] - b[i]) <= bound) continue;
+    *d = (difference){true, i, a[i], b[i], bound, d->points};
+  }
+  free(a);
+  free(b);
+  free(ea);
+  free(eb);
+  return st;
 }
 
 static gs_status wrong(const maths *m, int k, int64_t at, const char *against, double closed,
@@ -74,24 +124,36 @@ static gs_status wrong(const maths *m, int k, int64_t at, const char *against, d
 static gs_status compare(const maths *m, int k, const gs_array *closed, const gs_array *adjoint,
                          gs_check_report *rep, gs_error *err) {
   const gs_tensor *x = gs_graph_tensor_at(m->g, m->tensor[k]);
-  int64_t n = gs_case_count(m->c, x->dim, x->ndims);
-  double *a = gs_case_order(m->c, closed, closed->v, x->dim, x->ndims);
-  double *b = gs_case_order(m->c, adjoint, adjoint->v, x->dim, x->ndims);
-  double *ea = gs_case_order(m->c, closed, closed->err, x->dim, x->ndims);
-  double *eb = gs_case_order(m->c, adjoint, adjoint->err, x->dim, x->ndims);
-  gs_status st = a && b && ea && eb ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: out of memory");
-  for (int64_t i = 0; st == GS_OK && i < n; i++) {
-    /* err bounds f32 arithmetic (2^-24); float64 is 2^-29 of that, with room for the order of sums.
-     */
-    double bound = 0x1p-26 * (ea[i] + eb[i]) + 1e-300;
-    if (!isfinite(bound) || !isfinite(b[i])) continue;
-    if (!(fabs(a[i] - b[i]) <= bound)) st = wrong(m, k, i, "the adjoint", a[i], b[i], bound, err);
-    rep->math_points++;
+  difference d;
+  gs_status st = find_difference(m->c, closed, adjoint, x->dim, x->ndims, &d, err);
+  if (st == GS_OK && d.found) st = wrong(m, k, d.at, "the adjoint", d.a, d.b, d.bound, err);
+  rep->math_points += d.points;
+  return st;
+}
+
+/* What backward makes again of an output must be that output. */
+static gs_status compare_again(const maths *m, int k, const gs_env *env, gs_check_report *rep,
+                               gs_error *err) {
+  const gs_result *r = &m->c->i->recomputed[k], *f = NULL;
+  for (int j = 0; j < m->c->i->nforward; j++)
+    if (strcmp(m->c->i->forward[j].name, r->name) == 0) f = &m->c->i->forward[j];
+  if (!f) return gs_fail(err, GS_ERR_CHECK, "'%s' is no output to make again", r->name);
+  gs_id roots[2] = {m->again[k], f->expr};
+  gs_array arrays[2] = {0};
+  difference d = {.points = 0};
+  gs_status st = gs_eval(m->g, roots, 2, env, arrays, err);
+  if (st == GS_OK) st = find_difference(m->c, &arrays[0], &arrays[1], r->dim, r->ndims, &d, err);
+  if (st == GS_OK && d.found) {
+    char index[128];
+    gs_case_index(m->c, r->dim, r->ndims, d.at, index, sizeof index);
+    st = gs_fail(err, GS_ERR_CHECK,
+                 "%s: what backward makes again of '%s' is wrong at [%s]: %.10g, but the forward "
+                 "gives %.10g (float64, allowed difference %.2g); sizes %s",
+                 gs_layer_declaration(m->c->i->layer)->name, r->name, index, d.a, d.b, d.bound,
+                 m->c->label);
   }
-  free(a);
-  free(b);
-  free(ea);
-  free(eb);
+  rep->math_points += d.points;
+  for (int j = 0; j < 2; j++) gs_array_free(&arrays[j]);
   return st;
 }
 
@@ -145,15 +207,15 @@ static double value_at(const maths *m, gs_id root, double *const *tensor, double
   return v;
 }
 
-/* Richardson's extrapolation from steps h and 2h; *spread estimates its error. */
+/* Richardson's extrapolation from steps h and 2h; *spread estimates its error. A kink within 2h at
+ * distance p makes it J*p/4h, and the second differences disagree by J*(1 - 3p/2h): one of the two
+ * shows it wherever it lies, also where it is right at the point. */
 static double slope(const maths *m, gs_id root, double *const *tensor, double *x, double *spread) {
-  double h = 1e-4 * fmax(1, fabs(*x)), base = *x;
-  double d1 =
-      (value_at(m, root, tensor, x, base + h) - value_at(m, root, tensor, x, base - h)) / (2 * h);
-  double d2 =
-      (value_at(m, root, tensor, x, base + 2 * h) - value_at(m, root, tensor, x, base - 2 * h)) /
-      (4 * h);
-  *spread = fabs(d1 - d2);
+  double h = 1e-4 * fmax(1, fabs(*x)), base = *x, v[5];
+  for (int k = 0; k < 5; k++) v[k] = value_at(m, root, tensor, x, base + (k - 2) * h);
+  double d1 = (v[3] - v[1]) / (2 * h), d2 = (v[4] - v[0]) / (4 * h);
+  double bend1 = (v[3] - 2 * v[2] + v[1]) / h, bend2 = (v[4] - 2 * v[2] + v[0]) / (2 * h);
+  *spread = fabs(d1 - d2) + fabs(2 * bend1 - bend2);
   return d1 + (d1 - d2) / 3;
 }
 
@@ -177,18 +239,7 @@ static gs_status differences(maths *m, int k, const gs_array *closed, gs_id root
   return st;
 }
 
-static void costs(maths *m, gs_check_report *rep) {
-  const gs_instance *i = m->c->i;
-  gs_id closed[MAX_GRADS], adjoint[MAX_GRADS];
-  for (int k = 0; k < m->n; k++) closed[k] = i->backward[k].expr;
-  memcpy(adjoint, m->adjoint, sizeof adjoint);
-  gs_simplify(m->g, closed, m->n);
-  gs_simplify(m->g, adjoint, m->n);
-  rep->closed_flops = gs_flops(m->g, closed, m->n, m->c->sizes);
-  rep->adjoint_flops = gs_flops(m->g, adjoint, m->n, m->c->sizes);
-  rep->nsaved = 0;
-  for (int k = 0; k < i->nforward; k++) rep->nsaved += i->forward[k].is_saved;
-}
+/* ---- all of it ---- */
 
 gs_status gs_check_math(gs_case *c, gs_rng *r, gs_check_report *rep, gs_error *err) {
   maths m = {.c = c, .g = c->i->g};
@@ -199,19 +250,21 @@ gs_status gs_check_math(gs_case *c, gs_rng *r, gs_check_report *rep, gs_error *e
   rep->has_gradient = true;
   gs_status st = collect(&m, err);
   if (st != GS_OK) return st;
+  int narrays = m.has_adjoint ? 2 * m.n : m.n;
+  rep->has_adjoint = m.has_adjoint;
   memcpy(roots, m.closed, sizeof *roots * (size_t)m.n);
   memcpy(roots + m.n, m.adjoint, sizeof *roots * (size_t)m.n);
   gs_env env = {c->sizes, (const double *const *)c->tensor};
-  st = gs_eval(m.g, roots, 2 * m.n, &env, arrays, err);
+  st = gs_eval(m.g, roots, narrays, &env, arrays, err);
   if (st != GS_OK) return st;
-  for (int k = 0; st == GS_OK && k < m.n; k++)
+  for (int k = 0; st == GS_OK && m.has_adjoint && k < m.n; k++)
     st = compare(&m, k, &arrays[k], &arrays[m.n + k], rep, err);
+  for (int k = 0; st == GS_OK && k < m.nagain; k++) st = compare_again(&m, k, &env, rep, err);
   if (st == GS_OK && c->mood == GS_MOOD_ORDINARY) st = objective(&m, &root, &tensor, err);
   for (int k = 0; st == GS_OK && root && k < m.n; k++)
     st = differences(&m, k, &arrays[k], root, tensor, r, rep, err);
-  if (st == GS_OK) costs(&m, rep);
   for (int t = c->ntensors; tensor && t < gs_graph_ntensors(m.g); t++) free(tensor[t]);
   free(tensor);
-  for (int k = 0; k < 2 * m.n; k++) gs_array_free(&arrays[k]);
+  for (int k = 0; k < narrays; k++) gs_array_free(&arrays[k]);
   return st;
 }

@@ -74,6 +74,9 @@ static gs_status plan_case(runs *r, gs_case *c, gs_error *err) {
   for (int k = 0; st == GS_OK && n > 1 && k < n; k++)
     st = add_run(r, c, GS_PASS_BACKWARD, &names[k], 1, false, err);
   if (st == GS_OK && nf32 && !i->body) st = add_run(r, c, GS_PASS_BACKWARD, f32, nf32, true, err);
+  for (int k = 0; k < i->nrecomputed && n < 32; k++) names[n++] = i->recomputed[k].name;
+  if (st == GS_OK && i->nrecomputed) st = add_run(r, c, GS_PASS_BACKWARD, names, n, false, err);
+  n -= i->nrecomputed;
   if (st == GS_OK && has_terminal(i)) st = add_run(r, c, GS_PASS_TERMINAL, names, n, false, err);
   return st;
 }
@@ -133,10 +136,14 @@ static place place_of(const gs_case *c, const gs_binding *b) {
   return p;
 }
 
+/* A leaf of the pass, or another tensor of the case: an author's own kernels read the same whichever
+ * results are wanted. */
 static int leaf_named(const run *x, const char *name) {
   for (int k = 0; k < x->pass->nleaves; k++)
     if (strcmp(gs_graph_tensor_at(x->pass->g, x->pass->leaves[k])->name, name) == 0)
       return x->pass->leaves[k];
+  for (int t = 0; x->pass->instance->cuda && t < x->c->ntensors; t++)
+    if (x->c->tensor[t] && strcmp(gs_graph_tensor_at(x->pass->g, t)->name, name) == 0) return t;
   return -1;
 }
 
@@ -328,7 +335,7 @@ static gs_status expected(const run *x, gs_array *out, gs_error *err) {
   }
   for (int k = 0; st == GS_OK && k < x->pass->nresults; k++) {
     const gs_result *res = &x->pass->results[k];
-    bool is_real = res->type == GS_F32 || res->type == GS_BF16 || res->type == GS_F16;
+    bool is_real = gs_graph_node(g, res->expr)->type == GS_F32;
     gs_node n = {.op = GS_OP_ROUND, .to = res->type, .arg = {res->expr}, .nargs = 1};
     roots[k] = is_real ? gs_apply(g, &n, err) : res->expr;
     if (!roots[k]) st = GS_ERR_CHECK;

@@ -60,7 +60,7 @@ typedef struct gs_packed {
   int seq;
 } gs_packed;
 /* order: a permutation of samples (NULL: file order). pad: the id that fills. */
-gs_status gs_pack(const gs_dataset *d, const int *order, int seq, int32_t pad, gs_packed *out,
+gs_status gs_pack_rows(const gs_dataset *d, const int *order, int seq, int32_t pad, gs_packed *out,
                   gs_error *err);
 void gs_packed_free(gs_packed *p);
 

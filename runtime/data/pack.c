@@ -81,7 +81,7 @@ static int first_row(const tree *t, int32_t n) {
   return (int)(i - t->leaves);
 }
 
-gs_status gs_pack(const gs_dataset *d, const int *order, int seq, int32_t pad, gs_packed *out,
+gs_status gs_pack_rows(const gs_dataset *d, const int *order, int seq, int32_t pad, gs_packed *out,
                   gs_error *err) {
   size_t cap = 0, none = 0;
   tree t = {.leaves = 1};

@@ -1,14 +1,16 @@
-/* jit.c: opening NVRTC and compiling with it. */
+/* jit.c: opening NVRTC and compiling with it, or finding what was compiled before. */
 #include "jit/jit.h"
 
 #include "base/file.h"
 #include "base/text.h"
+#include "jit/cache.h"
 #include "jit/library.h"
 #include "jit/nvrtc_api.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define LOG_SHOWN 3000 /* bytes of a log that fit into a message */
 
@@ -18,6 +20,8 @@ struct gs_jit {
   int major, minor;
   int *archs; /* 75, 80, ... as NVRTC lists them */
   int narchs;
+  char build[256];
+  gs_cache *cache; /* NULL: none */
 };
 
 static gs_status load_api(gs_jit *j, gs_error *err) {
@@ -39,6 +43,18 @@ static gs_status read_facts(gs_jit *j, gs_error *err) {
   }
   if (r == GS_NVRTC_OK) return GS_OK;
   return gs_fail(err, GS_ERR_DEVICE, "%s does not answer: %s", j->lib.path, j->api.error_string(r));
+}
+
+/* Two builds of one version differ in the real file's name (a toolkit) or size (a wheel, which has
+ * no build in its name). */
+static void note_build(gs_jit *j) {
+  struct stat s;
+  char *real = realpath(j->lib.path, NULL);
+  const char *file = real ? real : j->lib.path, *slash = strrchr(file, '/');
+  long long bytes = stat(file, &s) == 0 ? (long long)s.st_size : 0;
+  snprintf(j->build, sizeof j->build, "NVRTC %d.%d, %.150s, %lld bytes", j->major, j->minor,
+           slash ? slash + 1 : file, bytes);
+  free(real);
 }
 
 /* NVRTC opens a second library at its first compilation and may not find it beside itself (where
@@ -73,12 +89,15 @@ gs_status gs_jit_open(int max_major, gs_jit **out, gs_error *err) {
     return st;
   }
   open_builtins(j);
+  note_build(j);
+  j->cache = gs_cache_open(NULL);
   *out = j;
   return GS_OK;
 }
 
 void gs_jit_close(gs_jit *j) {
   if (!j) return;
+  gs_cache_close(j->cache);
   free(j->archs);
   free(j);
 }
@@ -92,6 +111,10 @@ void gs_jit_version(const gs_jit *j, int *major, int *minor) {
   *minor = j->minor;
 }
 
+const char *gs_jit_build(const gs_jit *j) {
+  return j->build;
+}
+
 bool gs_jit_supports(const gs_jit *j, const char *arch) {
   const char *digits = strchr(arch, '_');
   int number = digits ? atoi(digits + 1) : 0;
@@ -103,6 +126,7 @@ bool gs_jit_supports(const gs_jit *j, const char *arch) {
 void gs_jit_code_free(gs_jit_code *c) {
   free(c->data);
   free(c->log);
+  free(c->file);
   memset(c, 0, sizeof *c);
 }
 
@@ -146,33 +170,38 @@ static int read_code(const gs_jit *j, gs_nvrtc_program p, bool ptx, gs_jit_code 
   return ptx ? j->api.ptx(p, out->data) : j->api.cubin(p, out->data);
 }
 
-static int run_compiler(const gs_jit *j, const gs_jit_source *s, gs_nvrtc_program p) {
+enum { ARCH, FMAD, STANDARD, DEVICE, REPORT, LINES, NOPTIONS };
+
+typedef struct options {
   char arch[64];
-  snprintf(arch, sizeof arch, "--gpu-architecture=%s", s->arch);
-  const char *options[6] = {arch,
-                            "--fmad=false",
-                            "--std=c++17",
-                            "--device-as-default-execution-space",
-                            "--ptxas-options=-v",
-                            "--generate-line-info"};
-  return j->api.compile(p, s->line_info ? 6 : 5, options);
+  const char *list[NOPTIONS];
+  int n;
+} options;
+
+/* Always in this order: they are part of the key. */
+static void set_options(options *o, const gs_jit_source *s) {
+  snprintf(o->arch, sizeof o->arch, "--gpu-architecture=%s", s->arch);
+  o->list[ARCH] = o->arch;
+  o->list[FMAD] = "--fmad=false";
+  o->list[STANDARD] = "--std=c++17";
+  o->list[DEVICE] = "--device-as-default-execution-space";
+  o->list[REPORT] = "--ptxas-options=-v";
+  o->list[LINES] = "--generate-line-info";
+  o->n = s->line_info ? NOPTIONS : LINES;
 }
 
-gs_status gs_jit_compile(const gs_jit *j, const gs_jit_source *s, gs_jit_code *out, gs_error *err) {
+static gs_status compile(const gs_jit *j, const gs_jit_source *s, const options *o,
+                         gs_jit_code *out, gs_error *err) {
   gs_status st = GS_OK;
   gs_nvrtc_program p = NULL;
   gs_text text = {0};
   char name[256];
-  memset(out, 0, sizeof *out);
-  if (!gs_jit_supports(j, s->arch))
-    return gs_fail(err, GS_ERR_DEVICE, "NVRTC %d.%d (%s) does not know %s; a newer one may",
-                   j->major, j->minor, j->lib.path, s->arch);
   if (s->prelude) gs_text_add(&text, s->prelude);
   gs_text_add(&text, s->text);
   snprintf(name, sizeof name, "%.250s.cu", s->entry);
   int r = j->api.create(&p, text.s, name, 0, NULL, NULL);
   if (r == GS_NVRTC_OK) {
-    r = run_compiler(j, s, p);
+    r = j->api.compile(p, o->n, o->list);
     out->log = read_log(j, p);
   }
   if (r == GS_NVRTC_OK) r = read_code(j, p, strncmp(s->arch, "compute_", 8) == 0, out);
@@ -183,5 +212,27 @@ gs_status gs_jit_compile(const gs_jit *j, const gs_jit_source *s, gs_jit_code *o
   if (p) j->api.destroy(&p);
   gs_text_free(&text);
   if (st != GS_OK) gs_jit_code_free(out);
+  return st;
+}
+
+gs_status gs_jit_compile(const gs_jit *j, const gs_jit_source *s, gs_jit_code *out, gs_error *err) {
+  memset(out, 0, sizeof *out);
+  if (!gs_jit_supports(j, s->arch))
+    return gs_fail(err, GS_ERR_DEVICE, "NVRTC %d.%d (%s) does not know %s; a newer one may",
+                   j->major, j->minor, j->lib.path, s->arch);
+  options o;
+  set_options(&o, s);
+  gs_text said = {0};
+  for (int i = 0; i < o.n; i++) gs_text_printf(&said, i ? " %s" : "%s", o.list[i]);
+  gs_cache_key key = {s->entry, s->arch, j->build, said.s, s->prelude ? s->prelude : "", s->text};
+  gs_cached kept = {0};
+  gs_status st = GS_OK;
+  if (!s->again && gs_cache_read(j->cache, &key, &kept)) {
+    *out = (gs_jit_code){kept.code, kept.len, kept.log, kept.file};
+  } else {
+    st = compile(j, s, &o, out, err);
+    if (st == GS_OK) gs_cache_write(j->cache, &key, out->data, out->len, out->log);
+  }
+  gs_text_free(&said);
   return st;
 }

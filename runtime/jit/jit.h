@@ -13,11 +13,14 @@
 typedef struct gs_jit gs_jit;
 
 /* max_major: the newest NVRTC to take (a driver loads no code of a newer major version than its
- * own); 0 for any. GS_ERR_DEVICE says where it was sought and how to install it. */
+ * own); 0 for any. GS_ERR_DEVICE says where it was sought and how to install it. Compiled kernels
+ * are kept in the folder that jit/cache.h finds. */
 gs_status gs_jit_open(int max_major, gs_jit **out, gs_error *err);
 void gs_jit_close(gs_jit *j);
 const char *gs_jit_path(const gs_jit *j);                     /* of the library */
 void gs_jit_version(const gs_jit *j, int *major, int *minor); /* 13, 0 */
+/* With the build, as keys have it: "NVRTC 13.0, libnvrtc.so.13.0.88, 109338064 bytes". */
+const char *gs_jit_build(const gs_jit *j);
 bool gs_jit_supports(const gs_jit *j, const char *arch);      /* "sm_90a", "compute_80" */
 
 typedef struct gs_jit_source {
@@ -26,12 +29,14 @@ typedef struct gs_jit_source {
   const char *entry; /* names the kernel in messages and in the kept file */
   const char *arch;  /* "sm_90a": a cubin; "compute_80": PTX, which later GPUs take too */
   bool line_info;    /* for profilers */
+  bool again;        /* compile though the cache has it, and replace what it has */
 } gs_jit_source;
 
 typedef struct gs_jit_code {
   void *data; /* cubin or PTX (NUL-terminated); malloc'ed */
   size_t len;
-  char *log; /* the compiler's; malloc'ed, never NULL after success */
+  char *log;  /* the compiler's; malloc'ed, never NULL after success */
+  char *file; /* of the cache that it was read from; malloc'ed. NULL: compiled just now */
 } gs_jit_code;
 void gs_jit_code_free(gs_jit_code *c); /* harmless when zeroed */
 
@@ -51,6 +56,7 @@ typedef struct gs_jit_use {
                      */
   int local_bytes;  /* a thread's stack frame: local arrays and spilled registers */
   int spill_bytes;  /* spill stores and loads in the code; -1 where no log says */
+  int doubles;      /* instructions of 64-bit floating-point arithmetic */
 } gs_jit_use;
 
 /* Reads what kernel `entry` takes out of a cubin; the log (may be NULL) adds the spills. */

@@ -101,6 +101,17 @@ static void read_attributes(const elf *e, const section *info, int64_t symbol, g
   }
 }
 
+/* Instructions are 16 bytes, the operation in the low 9 bits of the first: those of f64 are a
+ * product (0x28), a sum (0x29), a comparison (0x2a) and a fused product and sum (0x2b). */
+static int count_doubles(const elf *e, const section *text) {
+  int n = 0;
+  for (uint64_t at = text->offset; at + 16 <= text->offset + text->size; at += 16) {
+    unsigned operation = (unsigned)number(e, at, 2) & 0x1ffu;
+    n += operation >= 0x28 && operation <= 0x2b;
+  }
+  return n;
+}
+
 /* The line "N bytes stack frame, N bytes spill stores, N bytes spill loads" of function `entry`,
  * and nothing of any other. -1 when the log has none. */
 static int read_spills(const char *log, const char *entry) {
@@ -120,7 +131,7 @@ static int read_spills(const char *log, const char *entry) {
 gs_status gs_jit_resources(const gs_jit_code *c, const char *entry, gs_jit_use *use,
                            gs_error *err) {
   elf e;
-  section info, shared;
+  section info, shared, text;
   *use = (gs_jit_use){.registers = -1, .spill_bytes = -1};
   if (!open_elf(&e, c))
     return gs_fail(err, GS_ERR_INPUT, "kernel %s: these %zu bytes are no cubin", entry, c->len);
@@ -131,6 +142,7 @@ gs_status gs_jit_resources(const gs_jit_code *c, const char *entry, gs_jit_use *
   if (use->registers < 0)
     return gs_fail(err, GS_ERR_INPUT, "the cubin of %s does not say what the kernel takes", entry);
   if (find_section(&e, ".nv.shared.", entry, &shared)) use->shared_bytes = (int)shared.size;
+  if (find_section(&e, ".text.", entry, &text)) use->doubles = count_doubles(&e, &text);
   use->spill_bytes = read_spills(c->log, entry);
   return GS_OK;
 }

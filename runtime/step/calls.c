@@ -72,16 +72,34 @@ static gs_status match_params(const gs_record *r, gs_call *c, const gs_named *ar
   }
   for (int i = 0; i < d->nparams; i++) {
     if (d->params[i].role == GS_ROLE_SCALAR) continue;
+    if (c->param[i] < 0 && d->optional[i]) continue; /* where it is read, the launch will say so */
     if (c->param[i] < 0)
       return gs_fail(err, GS_ERR_USE, "layer %s: \"%s\" is not given", c->layer, d->params[i].name);
     gs_status s = match_shape(r, c, i, err);
     if (s) return s;
   }
-  for (int i = 0; i < d->ndims; i++)
-    if (c->sizes[i] < 0)
+  return GS_OK;
+}
+
+/* Sizes that follow from others, or are fixed: filled in where no tensor shows them, else equal. */
+static gs_status derive_sizes(const gs_layer *l, gs_call *c, gs_error *err) {
+  const gs_layer_decl *d = c->decl;
+  int64_t sizes[GS_MAX_DIMS];
+  for (int i = 0; i < d->ndims; i++) {
+    if (c->sizes[i] < 0 && !d->dim_size[i])
       return gs_fail(err, GS_ERR_USE, "layer %s: nothing that is given says the size of %s",
                      c->layer, d->dims[i]);
-  return GS_OK;
+    sizes[i] = c->sizes[i];
+  }
+  gs_status s = gs_layer_sizes(l, &c->choice, sizes, err);
+  for (int i = 0; i < d->ndims && !s; i++) {
+    if (c->sizes[i] >= 0 && c->sizes[i] != sizes[i])
+      s = gs_fail(err, GS_ERR_USE, "layer %s: %s is %lld in what is given, but %s = %s is %lld",
+                  c->layer, d->dims[i], (long long)c->sizes[i], d->dims[i], d->dim_size[i],
+                  (long long)sizes[i]);
+    c->sizes[i] = sizes[i];
+  }
+  return s;
 }
 
 void gs_choice_add(gs_arena *a, gs_choice *c, const char *name, gs_type type) {
@@ -152,12 +170,10 @@ static void make_results(gs_record *r, gs_call *c) {
     const gs_result *f = &in->forward[i];
     c->result[i] = -1;
     if (f->is_saved && !c->needs_grad) continue;
-    int64_t shape[GS_MAX_RANK];
-    for (int k = 0; k < f->ndims; k++) {
-      const gs_dim *d = gs_graph_dim_at(in->g, f->dim[k]);
-      int from = f->dim[k] < c->decl->ndims ? f->dim[k] : d->same_as;
-      shape[k] = d->size >= 0 || from < 0 ? d->size : c->sizes[from];
-    }
+    int64_t shape[GS_MAX_RANK], sizes[GS_MAX_DIMS] = {0};
+    memcpy(sizes, c->sizes, sizeof *sizes * (size_t)c->decl->ndims);
+    gs_graph_sizes(in->g, sizes);
+    for (int k = 0; k < f->ndims; k++) shape[k] = sizes[f->dim[k]];
     char name[160];
     snprintf(name, sizeof name, "%s.%s", c->what, f->name);
     c->result[i] = gs_record_var(r, name, f->type, f->ndims, shape);
@@ -181,7 +197,7 @@ static gs_status begin_call(gs_record *r, const char *layer, const gs_named *arg
   s = match_params(r, c, args, nargs, err);
   if (s) return s;
   fill_choice(r, c, options, noptions);
-  return GS_OK;
+  return derive_sizes(l, c, err);
 }
 
 gs_status gs_record_layer(gs_record *r, const char *layer, const gs_named *args, int nargs,

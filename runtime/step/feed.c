@@ -20,7 +20,7 @@ static gs_status pack_epoch(const gs_feed *f, int64_t epoch, gs_packed *out, gs_
   int *order = malloc(((size_t)f->data->n + 1) * sizeof *order);
   if (!order) return gs_fail(err, GS_ERR_MEMORY, "out of memory");
   gs_shuffle(order, f->data->n, f->seed, epoch);
-  gs_status s = gs_pack(f->data, order, f->seq, f->pad, out, err);
+  gs_status s = gs_pack_rows(f->data, order, f->seq, f->pad, out, err);
   free(order);
   return s;
 }

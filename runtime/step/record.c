@@ -122,15 +122,8 @@ void gs_record_zero(gs_record *r, const char *what, int var) {
 static int64_t *all_sizes(gs_arena *a, const gs_graph *g, const int64_t *sizes, int n) {
   int ndims = gs_graph_ndims(g);
   int64_t *all = GS_NEW_N(a, int64_t, ndims + 1);
-  for (int d = 0; d < ndims; d++) {
-    const gs_dim *dim = gs_graph_dim_at(g, d);
-    if (d < n)
-      all[d] = sizes[d];
-    else if (dim->size >= 0)
-      all[d] = dim->size;
-    else
-      all[d] = dim->same_as >= 0 ? all[dim->same_as] : 1;
-  }
+  for (int d = 0; d < ndims; d++) all[d] = d < n ? sizes[d] : 1;
+  gs_graph_sizes(g, all);
   return all;
 }
 

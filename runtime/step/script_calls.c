@@ -244,4 +244,6 @@ void gs_script_push_batch(lua_State *L) {
   lua_setfield(L, -2, "position");
   gs_script_push_tensor(L, b->start);
   lua_setfield(L, -2, "start");
+  lua_pushinteger(L, gs_script_of(L)->r->tokens); /* no sequence is longer */
+  lua_setfield(L, -2, "tokens");
 }

@@ -166,6 +166,16 @@ int cuCtxSetCurrent(gs_cu_context c) {
   return enter(false);
 }
 
+int cuCtxGetCurrent(gs_cu_context *c) {
+  *c = has_context ? (gs_cu_context)(void *)&context_mark : NULL;
+  return enter(false);
+}
+
+int cuCtxGetDevice(gs_cu_device *d) {
+  *d = 7;
+  return enter(true);
+}
+
 int cuStreamCreate(gs_cu_stream *s, unsigned flags) {
   *s = (gs_cu_stream)(void *)&stream_mark;
   return flags == GS_CU_STREAM_NON_BLOCKING ? enter(true) : INVALID;

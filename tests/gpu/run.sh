@@ -7,9 +7,10 @@ generator=""
 command -v ninja >/dev/null 2>&1 && generator="-G Ninja"
 # shellcheck disable=SC2086
 cmake $generator -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DGS_TESTS=OFF >/dev/null
-cmake --build "$build" --target gpu_smoke gradsmith
+cmake --build "$build" --target gpu_smoke prelude_bits gradsmith
 "$build/gradsmith" doctor
 failed=0
 "$(find "$build" -name gpu_smoke -type f | head -n 1)" "$@" || failed=1
+"$(find "$build" -name prelude_bits -type f | head -n 1)" || failed=1
 "$build/gradsmith" check --device cuda || failed=1
 exit $failed

@@ -24,6 +24,8 @@ typedef struct graph_case {
   bool distinct; /* no value twice: ties are kinks */
   int64_t sizes[GS_MAX_DIMS];
   int T, H, two, h, V, U, S, R; /* T, R outer; H = two*h; U like V; S a slice of H; R like T */
+  int k, B, C;                  /* B: T in blocks of k, the last one not always full; C: so of H */
+  int table, ascending, folds[3]; /* of constants; sum, argmax and moments */
   double *data[TENSORS];
   gs_id pool[POOL]; /* real values, finite and moderate */
   int n;
@@ -67,6 +69,55 @@ static inline gs_id case_tensor(graph_case *c, const char *name, gs_role role, g
   return gs_input(c->g, i);
 }
 
+static inline gs_id case_leaf(graph_case *c, gs_op op, int index, gs_type type) {
+  return gs_apply(c->g, &(gs_node){.op = op, .index = index, .type = type}, NULL);
+}
+
+/* s = (best, at), e = (value, index): the better one, of equal ones the one that comes first. */
+static inline void case_better(graph_case *c, gs_id v, gs_id i, gs_id *out) {
+  gs_graph *g = c->g;
+  gs_id best = case_leaf(c, GS_OP_STATE, 0, GS_F32), at = case_leaf(c, GS_OP_STATE, 1, GS_I64);
+  gs_id tie = gs_op2(g, GS_OP_AND, gs_op2(g, GS_OP_EQ, v, best), gs_op2(g, GS_OP_LT, i, at));
+  gs_id take = gs_op2(g, GS_OP_OR, gs_op2(g, GS_OP_GT, v, best), tie);
+  out[0] = gs_where(g, take, v, best);
+  out[1] = gs_where(g, take, i, at);
+}
+
+/* Means and sums of squares of two parts, of n and m elements, as Chan, Golub and LeVeque. */
+static inline void case_moments(graph_case *c, gs_id m, gs_id mean, gs_id square, gs_id *out) {
+  gs_graph *g = c->g;
+  gs_id n = case_leaf(c, GS_OP_STATE, 0, GS_I64), own = case_leaf(c, GS_OP_STATE, 1, GS_F32);
+  gs_id all = gs_op2(g, GS_OP_ADD, n, m), d = gs_op2(g, GS_OP_SUB, mean, own);
+  gs_id part = gs_op2(g, GS_OP_DIV, m, gs_op2(g, GS_OP_MAX, all, gs_const(g, 1)));
+  gs_id cross = gs_op2(g, GS_OP_MUL, gs_op2(g, GS_OP_MUL, d, d), gs_op2(g, GS_OP_MUL, n, part));
+  out[0] = all;
+  out[1] = gs_op2(g, GS_OP_ADD, own, gs_op2(g, GS_OP_MUL, d, part));
+  out[2] = gs_op2(g, GS_OP_ADD, case_leaf(c, GS_OP_STATE, 2, GS_F32),
+                  gs_op2(g, GS_OP_ADD, square, cross));
+}
+
+static inline void case_programs(graph_case *c) {
+  gs_graph *g = c->g;
+  gs_id x = case_leaf(c, GS_OP_ELEMENT, 0, GS_F32), s = case_leaf(c, GS_OP_STATE, 0, GS_F32);
+  gs_id one = gs_op1(g, GS_OP_INTEGER, gs_const(g, 1));
+  double values[5];
+  for (int i = 0; i < 5; i++) values[i] = i - 2 + 0.9 * uniform(c);
+  c->ascending = gs_graph_table(g, values, 5);
+  values[1] = 3.25;
+  c->table = gs_graph_table(g, values, 4);
+  gs_fold sum = {1, 1, {GS_F32}, {0}, {gs_op2(g, GS_OP_ADD, s, x)}, {gs_op2(g, GS_OP_ADD, s, x)}};
+  gs_fold best = {2, 2, {GS_F32, GS_I64}, {-INFINITY, 0}, {0}, {0}};
+  case_better(c, x, case_leaf(c, GS_OP_ELEMENT, 1, GS_I64), best.step);
+  case_better(c, x, case_leaf(c, GS_OP_ELEMENT, 1, GS_I64), best.merge);
+  gs_fold moments = {1, 3, {GS_I64, GS_F32, GS_F32}, {0}, {0}, {0}};
+  case_moments(c, one, x, gs_const(g, 0), moments.step);
+  case_moments(c, case_leaf(c, GS_OP_ELEMENT, 0, GS_I64), case_leaf(c, GS_OP_ELEMENT, 1, GS_F32),
+               case_leaf(c, GS_OP_ELEMENT, 2, GS_F32), moments.merge);
+  c->folds[0] = gs_graph_fold(g, &sum);
+  c->folds[1] = gs_graph_fold(g, &best);
+  c->folds[2] = gs_graph_fold(g, &moments);
+}
+
 static inline void case_begin(graph_case *c, uint64_t seed, bool distinct) {
   memset(c, 0, sizeof *c);
   c->distinct = distinct;
@@ -82,8 +133,12 @@ static inline void case_begin(graph_case *c, uint64_t seed, bool distinct) {
   c->U = gs_graph_dim_like(c->g, "U", c->V);
   c->S = gs_graph_dim(c->g, "S", 1 + below(c, two * h));
   c->R = gs_graph_dim_like(c->g, "R", c->T);
-  for (int d = 0; d < gs_graph_ndims(c->g); d++) c->sizes[d] = gs_graph_dim_at(c->g, d)->size;
+  c->k = gs_graph_dim(c->g, "k", 1 + below(c, 3));
+  c->B = gs_graph_dim_blocks(c->g, "B", c->T, gs_graph_dim_at(c->g, c->k)->size);
+  c->C = gs_graph_dim_blocks(c->g, "C", c->H, gs_graph_dim_at(c->g, c->k)->size);
   c->sizes[c->T] = 1 + below(c, 4);
+  gs_graph_sizes(c->g, c->sizes);
+  case_programs(c);
   c->x[0] = case_tensor(c, "x", GS_ROLE_INPUT, GS_F32, 2, c->T, c->H, 0);
   c->x[1] = case_tensor(c, "w", GS_ROLE_WEIGHT, GS_F32, 1, c->H, 0, 0);
   c->x[2] = case_tensor(c, "z", GS_ROLE_INPUT, GS_F32, 2, c->T, c->V, 0);
@@ -127,20 +182,21 @@ static inline gs_id any(graph_case *c) {
 }
 
 static inline gs_id case_map(graph_case *c) {
-  static const gs_op unary[] = {GS_OP_NEG,   GS_OP_ABS,   GS_OP_EXP,     GS_OP_LOG, GS_OP_SQRT,
-                                GS_OP_RSQRT, GS_OP_TANH,  GS_OP_SIGMOID, GS_OP_SIN, GS_OP_COS,
-                                GS_OP_ERF,   GS_OP_FLOOR, GS_OP_STOP};
+  static const gs_op unary[] = {GS_OP_NEG,  GS_OP_ABS,   GS_OP_EXP,   GS_OP_LOG,
+                                GS_OP_SQRT, GS_OP_RSQRT, GS_OP_TANH,  GS_OP_SIGMOID,
+                                GS_OP_SIN,  GS_OP_COS,   GS_OP_ERF,   GS_OP_FLOOR,
+                                GS_OP_STOP, GS_OP_LOG1P, GS_OP_EXPM1, GS_OP_SOFTPLUS};
   static const gs_op binary[] = {GS_OP_ADD, GS_OP_SUB, GS_OP_MUL, GS_OP_DIV, GS_OP_MIN,
                                  GS_OP_MAX, GS_OP_ADD, GS_OP_MUL, GS_OP_POW, GS_OP_SUB};
   static const double powers[] = {2, 3, -1, -2, 0.5, -0.5, 1.7, -0.3, 4, 0, 1};
-  static const gs_type types[] = {GS_BF16, GS_F16, GS_F32};
+  static const gs_type types[] = {GS_BF16, GS_F16, GS_F32, GS_E4M3, GS_E5M2};
   gs_id a = any(c), b = any(c);
   switch (below(c, 6)) {
-  case 0: return gs_op1(c->g, unary[below(c, 13)], a);
+  case 0: return gs_op1(c->g, unary[below(c, 16)], a);
   case 1: return gs_op2(c->g, GS_OP_POW, a, gs_const(c->g, powers[below(c, 11)]));
   case 2: {
-    gs_node n = {.op = GS_OP_ROUND, .nargs = 1, .arg = {a}, .to = types[below(c, 3)]};
-    return below(c, 2) ? gs_apply(c->g, &n, NULL) : gs_op1(c->g, unary[below(c, 13)], a);
+    gs_node n = {.op = GS_OP_ROUND, .nargs = 1, .arg = {a}, .to = types[below(c, 5)]};
+    return below(c, 2) ? gs_apply(c->g, &n, NULL) : gs_op1(c->g, unary[below(c, 16)], a);
   }
   default: return gs_op2(c->g, binary[below(c, 10)], a, b);
   }
@@ -163,9 +219,60 @@ static inline gs_id case_reduce(graph_case *c) {
   return gs_apply(c->g, &n, NULL);
 }
 
+/* Reals made of integers, tables and random numbers. */
+static inline gs_id case_integer(graph_case *c) {
+  gs_graph *g = c->g;
+  gs_id i = gs_op1(g, GS_OP_INTEGER, gs_op2(g, GS_OP_MUL, any(c), gs_const(g, 3)));
+  if (below(c, 3) == 0) i = c->label;
+  if (below(c, 3) == 0) i = gs_apply(g, &(gs_node){.op = GS_OP_INDEX, .dim = {c->H}}, NULL);
+  gs_op split = below(c, 2) ? GS_OP_QUOTIENT : GS_OP_REMAINDER;
+  gs_id q = gs_op2(g, split, i, gs_const(g, 1 + below(c, 4)));
+  gs_id site = gs_op1(g, GS_OP_INTEGER, gs_const(g, below(c, 9)));
+  gs_node lookup = {.op = GS_OP_LOOKUP, .nargs = 1, .arg = {q}, .index = c->table};
+  gs_node bucket = {.op = GS_OP_BUCKET, .nargs = 1, .arg = {any(c)}, .index = c->ascending};
+  gs_node rand = {.op = GS_OP_RAND, .nargs = 3, .arg = {i, site, q}};
+  gs_id r = gs_apply(g, &rand, NULL);
+  gs_node round = {.op = GS_OP_ROUND_RAND, .nargs = 2, .arg = {any(c), r}, .to = GS_BF16};
+  switch (below(c, 5)) {
+  case 0: return gs_op1(g, GS_OP_REAL, q);
+  case 1: return gs_apply(g, &lookup, NULL);
+  case 2: return gs_op1(g, GS_OP_REAL, gs_apply(g, &bucket, NULL));
+  case 3: return r;
+  default: return gs_apply(g, &round, NULL);
+  }
+}
+
+static inline gs_id case_fold(graph_case *c) {
+  int f = below(c, 3), inner[] = {c->H, c->V, c->two, c->h, c->k};
+  gs_id a = any(c), index = gs_apply(c->g, &(gs_node){.op = GS_OP_INDEX, .dim = {c->H}}, NULL);
+  gs_dims r = 0, dims = gs_graph_node(c->g, a)->dims;
+  for (int k = 0; k < 5; k++)
+    if (dims >> inner[k] & 1 && (f == 1 || below(c, 2))) r |= (gs_dims)1 << inner[k];
+  if (f == 1) r = dims & (gs_dims)1 << c->H;
+  gs_node n = {.op = GS_OP_FOLD, .nargs = f == 1 ? 2 : 1, .arg = {a, index}, .rdims = r};
+  n.index = c->folds[f];
+  n.dim[0] = below(c, f + 1);
+  gs_id id = r ? gs_apply(c->g, &n, NULL) : 0;
+  if (!id) return 0;
+  id = gs_op1(c->g, GS_OP_REAL, id);
+  return c->distinct ? gs_op1(c->g, GS_OP_STOP, id) : id; /* it has no derivative */
+}
+
+/* Blocks of which the last may not be full. */
+static inline gs_id case_blocks(graph_case *c, gs_node n) {
+  bool outer = below(c, 2);
+  n.op = below(c, 3) ? GS_OP_SPLIT : GS_OP_MERGE;
+  n.dim[0] = outer ? c->T : c->H;
+  n.dim[1] = outer ? c->B : c->C;
+  n.dim[2] = c->k;
+  return gs_apply(c->g, &n, NULL);
+}
+
 static inline gs_id case_view(graph_case *c) {
   gs_node n = {.nargs = 1, .arg = {any(c)}};
-  switch (below(c, 7)) {
+  switch (below(c, 9)) {
+  case 7:
+  case 8: return case_blocks(c, n);
   case 0: n.op = GS_OP_SPLIT; break;
   case 1: n.op = GS_OP_MERGE; break;
   case 2: {
@@ -219,12 +326,14 @@ static inline gs_id case_gather(graph_case *c) {
 /* Adds up to `steps` random values to the pool. */
 static inline void case_grow(graph_case *c, int steps) {
   for (int i = 0; i < steps; i++) {
-    int r = below(c, 10);
-    keep(c, r < 4   ? case_map(c)
-            : r < 5 ? case_where(c)
-            : r < 7 ? case_reduce(c)
-            : r < 9 ? case_view(c)
-                    : case_gather(c));
+    int r = below(c, 12);
+    keep(c, r == 10   ? case_integer(c)
+            : r == 11 ? case_fold(c)
+            : r < 4   ? case_map(c)
+            : r < 5   ? case_where(c)
+            : r < 7   ? case_reduce(c)
+            : r < 9   ? case_view(c)
+                      : case_gather(c));
   }
 }
 
@@ -234,6 +343,7 @@ typedef struct reference {
   graph_case *c;
   bool f32; /* emulate f32, each operation wrong by up to what the table allows */
   long calls, limit;
+  const double *of_state, *of_element; /* inside of a fold's program */
   int64_t at[GS_MAX_DIMS];
 } reference;
 
@@ -241,14 +351,23 @@ static inline double ref_value(reference *r, gs_id id);
 
 static inline double ref_round(reference *r, const gs_node *n, double v) {
   if (!r->f32 || n->type != GS_F32) return v;
-  if (n->op == GS_OP_ROUND) {
-    uint16_t s;
-    gs_store_f64(&s, n->to, 0, v);
+  if (n->op == GS_OP_ROUND || n->op == GS_OP_ROUND_RAND) {
+    float s;
+    double ulp = n->op == GS_OP_ROUND ? 0 : fabs(v) * 0x1p-8 * (uniform(r->c) - 0.5);
+    gs_store_f64(&s, n->to, 0, v + ulp);
     return gs_load_f64(&s, n->to, 0);
   }
   double ulps = gs_op_row(n->op)->ulps, spread = ulps > 1 ? (ulps - 1) * 0x1p-24 : 0;
   v *= 1 + spread * (2 * uniform(r->c) - 1);
   return (double)(float)v;
+}
+
+#define LANES 64 /* f32 sums are of so many, and then of pairs */
+
+static inline double pair_up(float *lane) {
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int k = 0; k < half; k++) lane[k] += lane[k + half];
+  return lane[0];
 }
 
 static inline double ref_reduce(reference *r, const gs_node *n) {
@@ -257,6 +376,8 @@ static inline double ref_reduce(reference *r, const gs_node *n) {
   int d[GS_MAX_DIMS], nd = 0;
   for (int k = 0; k < gs_graph_ndims(r->c->g); k++)
     if (n->rdims >> k & 1) r->at[d[nd++] = k] = 0;
+  float lane[LANES] = {0};
+  int terms = 0;
   double sum = 0, top = n->op == GS_OP_RMIN ? INFINITY : -INFINITY;
   for (int pass = 0; pass < (n->op == GS_OP_LOGSUMEXP ? 2 : 1); pass++) {
     for (int k = 0; k < nd; k++) r->at[d[k]] = 0;
@@ -266,8 +387,10 @@ static inline double ref_reduce(reference *r, const gs_node *n) {
         top = fmin(top, v);
       else if (n->op == GS_OP_RMAX || (n->op == GS_OP_LOGSUMEXP && pass == 0))
         top = fmax(top, v);
+      else if (n->op == GS_OP_SUM && r->f32)
+        lane[terms++ % LANES] += (float)v;
       else if (n->op == GS_OP_SUM)
-        sum = r->f32 ? (float)(sum + v) : sum + v;
+        sum += v;
       else
         sum += r->f32 ? (double)expf((float)(v - top)) : exp(v - top);
       if (r->f32) sum = (float)sum;
@@ -278,9 +401,40 @@ static inline double ref_reduce(reference *r, const gs_node *n) {
     }
   }
   memcpy(r->at, saved, sizeof saved);
-  if (n->op == GS_OP_SUM) return sum;
+  if (n->op == GS_OP_SUM) return r->f32 ? pair_up(lane) : sum;
   if (n->op != GS_OP_LOGSUMEXP) return top;
   return r->f32 ? (double)((float)top + logf((float)sum)) : top + log(sum);
+}
+
+/* The fold from the last element to the first, in parts of three. */
+static inline double ref_fold(reference *r, const gs_node *n) {
+  const gs_fold *f = gs_graph_fold_at(r->c->g, (int)n->index);
+  int64_t saved[GS_MAX_DIMS], count = 1;
+  double all[GS_MAX_FOLD], part[GS_MAX_FOLD], x[GS_MAX_ARGS], next[GS_MAX_FOLD];
+  memcpy(saved, r->at, sizeof saved);
+  memcpy(all, f->init, sizeof all);
+  memcpy(part, f->init, sizeof part);
+  for (int d = 0; d < gs_graph_ndims(r->c->g); d++)
+    if (n->rdims >> d & 1) count *= r->c->sizes[d];
+  for (int64_t j = count - 1; j >= 0; j--) {
+    int64_t rest = j;
+    for (int d = 0; d < gs_graph_ndims(r->c->g); d++)
+      if (n->rdims >> d & 1) {
+        r->at[d] = rest % r->c->sizes[d];
+        rest /= r->c->sizes[d];
+      }
+    for (int k = 0; k < n->nargs; k++) x[k] = ref_value(r, n->arg[k]);
+    r->of_state = part, r->of_element = x;
+    for (int k = 0; k < f->nstate; k++) next[k] = ref_value(r, f->step[k]);
+    memcpy(part, next, sizeof part);
+    if (j % 3 != 0) continue;
+    r->of_state = all, r->of_element = part;
+    for (int k = 0; k < f->nstate; k++) next[k] = ref_value(r, f->merge[k]);
+    memcpy(all, next, sizeof all);
+    memcpy(part, f->init, sizeof part);
+  }
+  memcpy(r->at, saved, sizeof saved);
+  return all[n->dim[0]];
 }
 
 static inline double ref_view(reference *r, const gs_node *n) {
@@ -289,6 +443,8 @@ static inline double ref_view(reference *r, const gs_node *n) {
   int64_t i0 = r->at[d[0]], i1 = d[1] >= 0 ? r->at[d[1]] : 0, i2 = d[2] >= 0 ? r->at[d[2]] : 0;
   gs_id arg = n->arg[0];
   for (int k = 0; k < 3; k++) saved[k] = d[k] >= 0 ? r->at[d[k]] : 0;
+  bool past = n->op == GS_OP_SPLIT && i1 * r->c->sizes[d[2]] + i2 >= r->c->sizes[d[0]];
+  if (past) return 0;
   if (n->op == GS_OP_SPLIT) r->at[d[0]] = i1 * r->c->sizes[d[2]] + i2;
   if (n->op == GS_OP_MERGE) {
     r->at[d[1]] = i0 / r->c->sizes[d[2]];
@@ -326,6 +482,8 @@ static inline double ref_gather(reference *r, const gs_node *n) {
 
 static inline double ref_leaf(reference *r, const gs_node *n) {
   if (n->op == GS_OP_CONST) return r->f32 && n->type == GS_F32 ? (float)n->value : n->value;
+  if (n->op == GS_OP_STATE) return r->of_state[n->index];
+  if (n->op == GS_OP_ELEMENT) return r->of_element[n->index];
   if (n->op == GS_OP_INDEX) return (double)r->at[n->dim[0]];
   if (n->op == GS_OP_SIZE) return (double)r->c->sizes[gs_graph_dim_root(r->c->g, n->dim[0])];
   const gs_tensor *t = gs_graph_tensor_at(r->c->g, (int)n->index);
@@ -335,8 +493,28 @@ static inline double ref_leaf(reference *r, const gs_node *n) {
   return r->c->data[n->index][o];
 }
 
-static inline double ref_map(const gs_node *n, const double *x) {
+static inline double ref_lookup(const gs_table *t, double i) {
+  return t->value[i < 0 ? 0 : i > t->count - 1 ? t->count - 1 : (int)i];
+}
+
+static inline double ref_bucket(const gs_table *t, double x) {
+  int n = 0;
+  for (int i = 0; i < t->count; i++) n += t->value[i] < x;
+  return n;
+}
+
+static inline double ref_map(const gs_graph *g, const gs_node *n, const double *x) {
+  int64_t a = (int64_t)x[0], b = x[1] > 0 ? (int64_t)x[1] : 1;
   switch (n->op) {
+  case GS_OP_LOG1P: return log1p(x[0]);
+  case GS_OP_EXPM1: return expm1(x[0]);
+  case GS_OP_SOFTPLUS: return x[0] > 0 ? x[0] + log1p(exp(-x[0])) : log1p(exp(x[0]));
+  case GS_OP_INTEGER: return floor(x[0]);
+  case GS_OP_QUOTIENT: return (double)((a - ((a % b) + b) % b) / b);
+  case GS_OP_REMAINDER: return (double)(((a % b) + b) % b);
+  case GS_OP_RAND: return (double)gs_random_at(a, (int64_t)x[1], (int64_t)x[2]);
+  case GS_OP_LOOKUP: return ref_lookup(gs_graph_table_at(g, (int)n->index), x[0]);
+  case GS_OP_BUCKET: return ref_bucket(gs_graph_table_at(g, (int)n->index), x[0]);
   case GS_OP_NEG: return -x[0];
   case GS_OP_ABS: return fabs(x[0]);
   case GS_OP_EXP: return exp(x[0]);
@@ -366,20 +544,21 @@ static inline double ref_map(const gs_node *n, const double *x) {
   case GS_OP_AND: return x[0] != 0 && x[1] != 0;
   case GS_OP_OR: return x[0] != 0 || x[1] != 0;
   case GS_OP_WHERE: return x[0] != 0 ? x[1] : x[2];
-  default: return x[0]; /* REAL, ROUND, STOP */
+  default: return x[0]; /* REAL, ROUND, ROUND_RAND, STOP */
   }
 }
 
 static inline double ref_value(reference *r, gs_id id) {
   const gs_node *n = gs_graph_node(r->c->g, id);
   if (++r->calls > r->limit) return 0;
-  if (n->op <= GS_OP_SIZE) return ref_leaf(r, n);
+  if (n->op <= GS_OP_SIZE || n->op == GS_OP_STATE || n->op == GS_OP_ELEMENT) return ref_leaf(r, n);
+  if (n->op == GS_OP_FOLD) return ref_fold(r, n);
   if (n->op >= GS_OP_SUM && n->op <= GS_OP_LOGSUMEXP) return ref_reduce(r, n);
   if (n->op >= GS_OP_SPLIT && n->op <= GS_OP_JOIN) return ref_view(r, n);
   if (n->op >= GS_OP_AT) return ref_gather(r, n);
   double x[3] = {0};
   for (int k = 0; k < n->nargs; k++) x[k] = ref_value(r, n->arg[k]);
-  return ref_round(r, n, ref_map(n, x));
+  return ref_round(r, n, ref_map(r->c->g, n, x));
 }
 
 /* Element i of a value with dims in ascending order, the last fastest. */

@@ -31,29 +31,42 @@ static inline int64_t below(uint64_t *seed, int64_t n) {
 
 /* Sizes of every dim of the graph: the declaration's, then those made by views. */
 static inline void case_sizes(layer_case *c, const int64_t *sizes) {
-  for (int d = 0; d < gs_graph_ndims(c->i->g); d++) {
-    const gs_dim *dim = gs_graph_dim_at(c->i->g, d);
-    c->sizes[d] = dim->size >= 0      ? dim->size
-                  : dim->same_as >= 0 ? c->sizes[dim->same_as]
-                                      : sizes[d];
-  }
+  const gs_graph *g = c->i->g;
+  for (int d = 0; d < gs_graph_ndims(g); d++)
+    if (gs_graph_dim_at(g, d)->size < 0 && gs_graph_dim_at(g, d)->same_as < 0)
+      c->sizes[d] = sizes[d];
+  gs_graph_sizes(g, c->sizes);
 }
 
 static inline int64_t case_size(const layer_case *c, const char *dim) {
   return c->sizes[gs_graph_find_dim(c->i->g, dim)];
 }
 
+/* What the author says of the values of a parameter, or NULL. */
+static inline const gs_drawn *case_drawn(const layer_case *c, const char *name) {
+  for (int k = 0; k < c->decl->nparams; k++)
+    if (strcmp(c->decl->params[k].name, name) == 0) return &c->decl->drawn[k];
+  return NULL;
+}
+
 static inline void fill_integers(layer_case *c, const char *name, double *v, size_t n) {
-  int64_t first = 0;
+  const gs_drawn *drawn = case_drawn(c, name);
+  int64_t first = 0, size = 5000;
+  int classes = gs_graph_find_dim(c->i->g, "V");
+  double ignored = strcmp(name, "label") == 0 ? -100 : 0;
+  if (drawn && drawn->nalso) ignored = drawn->also[0];
+  if (drawn && drawn->high_dim >= 0)
+    size = c->sizes[drawn->high_dim];
+  else if (drawn && drawn->has_high)
+    size = (int64_t)drawn->high;
+  else if (classes >= 0)
+    size = c->sizes[classes];
   for (size_t k = 0; k < n; k++) {
     if (strcmp(name, "start") == 0) { /* the first token of the document */
       if (k > 0 && below(&c->seed, 3) == 0) first = (int64_t)k;
       v[k] = (double)first;
-    } else if (strcmp(name, "label") == 0) {
-      v[k] = k % 4 == 1 ? -100.0 : (double)below(&c->seed, case_size(c, "V"));
     } else {
-      int d = gs_graph_find_dim(c->i->g, "V");
-      v[k] = (double)below(&c->seed, d >= 0 ? c->sizes[d] : 5000);
+      v[k] = ignored != 0 && k % 4 == 1 ? ignored : (double)below(&c->seed, size);
     }
   }
 }

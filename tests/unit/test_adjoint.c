@@ -262,3 +262,56 @@ Test(adjoint, embedding_becomes_a_sum_by_key) {
   gs_text_free(&t);
   gs_arena_free(a);
 }
+
+/* A fold's derivative is not known: an error that says where, unless nothing real flows through. */
+Test(adjoint, folds_are_refused) {
+  small s = small_begin();
+  gs_id e = gs_apply(s.g, &(gs_node){.op = GS_OP_ELEMENT, .type = GS_F32}, NULL);
+  gs_id st = gs_apply(s.g, &(gs_node){.op = GS_OP_STATE, .type = GS_F32}, NULL);
+  gs_id count = gs_apply(s.g, &(gs_node){.op = GS_OP_STATE, .index = 1, .type = GS_I64}, NULL);
+  gs_id other = gs_apply(s.g, &(gs_node){.op = GS_OP_ELEMENT, .index = 1, .type = GS_I64}, NULL);
+  gs_id sum = gs_op2(s.g, GS_OP_ADD, st, e);
+  gs_fold f = {1,
+               2,
+               {GS_F32, GS_I64},
+               {0},
+               {sum, gs_op2(s.g, GS_OP_ADD, count, gs_const(s.g, 1))},
+               {sum, gs_op2(s.g, GS_OP_ADD, count, other)}};
+  gs_node n = {.op = GS_OP_FOLD, .nargs = 1, .arg = {s.x}, .rdims = (gs_dims)1 << s.H, .line = 7};
+  n.index = gs_graph_fold(s.g, &f);
+  gs_id total = gs_apply(s.g, &n, NULL), one = gs_const(s.g, 1), d;
+  n.dim[0] = 1;
+  gs_id number = gs_op1(s.g, GS_OP_REAL, gs_apply(s.g, &n, NULL));
+  gs_error err = {0};
+  cr_assert(eq(int, gs_adjoint(s.g, &total, &one, 1, &s.x, 1, &d, &err), GS_ERR_USE));
+  cr_assert(strstr(err.message, "line 7 has no derivative") != NULL, "%s", err.message);
+  gs_id stopped = gs_op2(s.g, GS_OP_MUL, gs_op1(s.g, GS_OP_STOP, total), number);
+  gs_id y = gs_op2(s.g, GS_OP_MUL, stopped, s.x);
+  cr_assert(eq(int, gs_adjoint(s.g, &y, &one, 1, &s.x, 1, &d, &err), GS_OK));
+  gs_simplify(s.g, &d, 1);
+  cr_assert(eq(int, d, stopped));
+  gs_arena_free(s.a);
+}
+
+/* Random rounding passes the gradient; integers, tables and random numbers do not. */
+Test(adjoint, rounding_passes_and_integers_do_not) {
+  small s = small_begin();
+  double x[] = {0.5, 1, 2, -3, 4, 5}, cuts[] = {0, 1};
+  gs_id i = gs_op1(s.g, GS_OP_INTEGER, s.x);
+  gs_node lookup = {.op = GS_OP_LOOKUP, .nargs = 1, .arg = {i}};
+  gs_node bucket = {.op = GS_OP_BUCKET, .nargs = 1, .arg = {s.x}};
+  lookup.index = bucket.index = gs_graph_table(s.g, cuts, 2);
+  gs_id r = gs_apply(s.g, &(gs_node){.op = GS_OP_RAND, .nargs = 3, .arg = {i, i, i}}, NULL);
+  gs_id flat[] = {gs_op1(s.g, GS_OP_REAL, i), gs_apply(s.g, &lookup, NULL), r,
+                  gs_op1(s.g, GS_OP_REAL, gs_apply(s.g, &bucket, NULL))};
+  for (int k = 0; k < 4; k++) {
+    gs_array d = small_grad(&s, flat[k], x);
+    for (size_t j = 0; j < d.count; j++) cr_assert(d.v[j] == 0);
+    gs_array_free(&d);
+  }
+  gs_node round = {.op = GS_OP_ROUND_RAND, .nargs = 2, .arg = {s.x, r}, .to = GS_BF16};
+  gs_array d = small_grad(&s, gs_apply(s.g, &round, NULL), x);
+  for (size_t j = 0; j < d.count; j++) cr_assert(d.v[j] == 1);
+  gs_array_free(&d);
+  gs_arena_free(s.a);
+}

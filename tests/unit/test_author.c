@@ -203,6 +203,41 @@ Test(author, damaged_files_end_in_a_message) {
   gs_remove_tree(dir);
 }
 
+/* ---- helpers ---- */
+
+static gs_instance *instance(gs_author *a, const char *name, gs_type dtype, const int64_t *sizes) {
+  gs_error e;
+  gs_instance *i;
+  gs_choice c = {.dtype = dtype, .sizes = sizes};
+  cr_assert_eq(gs_layer_instantiate(open_layer(a, name), &c, &i, &e), GS_OK, "%s", e.message);
+  return i;
+}
+
+static gs_pass *pass(gs_instance *i, gs_pass_kind kind, const char *wanted, const char *add) {
+  gs_pass *p;
+  gs_error e;
+  gs_status st =
+      gs_layer_pass(i, kind, wanted ? &wanted : NULL, wanted ? 1 : 0, &add, add ? 1 : 0, &p, &e);
+  cr_assert_eq(st, GS_OK, "%s", e.message);
+  return p;
+}
+
+static void leaf_names(const gs_pass *p, char *out, size_t cap) {
+  size_t len = 0;
+  out[0] = 0;
+  for (int k = 0; k < p->nleaves; k++)
+    len += (size_t)snprintf(out + len, cap - len, "%s%s", k ? " " : "",
+                            gs_graph_tensor_at(p->g, p->leaves[k])->name);
+}
+
+static bool has_round_below(const gs_graph *g, gs_id id, gs_type to) {
+  const gs_node *n = gs_graph_node(g, id);
+  if (n->op == GS_OP_ROUND && n->to == to) return true;
+  for (int k = 0; k < n->nargs; k++)
+    if (has_round_below(g, n->arg[k], to)) return true;
+  return false;
+}
+
 /* ---- declarations and choices ---- */
 
 Test(author, declaration_says_what_the_file_says) {
@@ -231,14 +266,180 @@ Test(author, sizes_are_derived_or_refused) {
   gs_layer *l = open_layer(a, "rope");
   gs_error e;
   int64_t sizes[4] = {0, 3, 10, 0};
-  cr_assert_eq(gs_layer_sizes(l, sizes, &e), GS_OK);
+  cr_assert_eq(gs_layer_sizes(l, NULL, sizes, &e), GS_OK);
   cr_assert_eq(sizes[3], 5);
   sizes[2] = 7;
-  cr_assert_neq(gs_layer_sizes(l, sizes, &e), GS_OK);
+  cr_assert_neq(gs_layer_sizes(l, NULL, sizes, &e), GS_OK);
   cr_assert_str_eq(e.message, "rope: dim h: the size \"D/2\" is not a whole number");
   sizes[2] = 0;
-  cr_assert_neq(gs_layer_sizes(l, sizes, &e), GS_OK);
+  cr_assert_neq(gs_layer_sizes(l, NULL, sizes, &e), GS_OK);
   gs_author_free(a);
+}
+
+static const char blocks[] =
+    "local gs = require 'gradsmith'\n"
+    "return gs.kernel 'blocks' { dims = { 'N', B = 'ceil(N/k)', C = 'ceil(B/256)', k = 'size',\n"
+    "    P = 'ceil(k/2)', two = 2 },\n"
+    "  x = gs.input { 'N', range = { -1, 'N' }, also = { 7 }, ascending = true },\n"
+    "  size = gs.option { 64, values = { 64, 128 } }, spare = gs.input { 'B', optional = true },\n"
+    "  seed = gs.step_scalar { 3, range = { 0, 9 } }, outputs = { y = 'e4m3', m = 'u8' },\n"
+    "  forward = function(p) return { y = p.x * p.seed, m = gs.gt(p.x, 0) } end }\n";
+
+/* A layer of a text; the folder is left for the caller to remove. */
+static gs_layer *layer_of(gs_author *a, const char *text, char *dir, size_t cap) {
+  char path[600];
+  cr_assert_eq(gs_temp_dir(dir, cap, NULL), GS_OK);
+  snprintf(path, sizeof path, "%s/layer.lua", dir);
+  cr_assert_eq(gs_file_write(path, text, strlen(text), NULL), GS_OK);
+  return open_layer(a, path);
+}
+
+static int dim_number(const gs_layer_decl *d, const char *name) {
+  for (int k = 0; k < d->ndims; k++)
+    if (strcmp(d->dims[k], name) == 0) return k;
+  return -1;
+}
+
+Test(author, blocks_of_an_outer_dim_are_outer_and_rounded_up) {
+  char dir[512];
+  gs_author *a = author();
+  gs_error e;
+  gs_layer *l = layer_of(a, blocks, dir, sizeof dir);
+  const gs_layer_decl *d = gs_layer_declaration(l);
+  int n = dim_number(d, "N"), b = dim_number(d, "B"), c = dim_number(d, "C");
+  cr_assert(n == 0 && b == 1 && c == 2, "outer ones first");
+  cr_assert(d->dim_outer[b] && d->dim_outer[c] && !d->dim_outer[dim_number(d, "k")]);
+  static const int64_t ns[] = {1, 64, 65, 1000, 16384, 16385};
+  static const int64_t bs[] = {1, 1, 2, 16, 256, 257}, cs[] = {1, 1, 1, 1, 1, 2};
+  for (int k = 0; k < 6; k++) {
+    int64_t sizes[GS_MAX_DIMS] = {ns[k]};
+    cr_assert_eq(gs_layer_sizes(l, NULL, sizes, &e), GS_OK, "%s", e.message);
+    cr_assert(sizes[b] == bs[k] && sizes[c] == cs[k] && sizes[dim_number(d, "P")] == 32);
+    cr_assert_eq(sizes[dim_number(d, "two")], 2);
+  }
+  const char *name = "size";
+  double value = 128;
+  gs_choice choice = {
+      .dtype = GS_F32, .noptions = 1, .option_names = &name, .option_values = &value};
+  int64_t sizes[GS_MAX_DIMS] = {1000};
+  cr_assert_eq(gs_layer_sizes(l, &choice, sizes, &e), GS_OK, "%s", e.message);
+  cr_assert_eq(sizes[b], 8);
+  gs_instance *i;
+  choice.sizes = sizes;
+  cr_assert_eq(gs_layer_instantiate(l, &choice, &i, &e), GS_OK, "%s", e.message);
+  cr_assert(gs_graph_dim_at(i->g, b)->same_as == n && gs_graph_dim_at(i->g, b)->div == 128);
+  cr_assert_eq(case_result(i->forward, i->nforward, "y")->type, GS_E4M3);
+  cr_assert_eq(case_result(i->forward, i->nforward, "m")->type, GS_U8);
+  gs_instance_free(i);
+  value = 65;
+  cr_assert_neq(gs_layer_instantiate(l, &choice, &i, &e), GS_OK);
+  cr_assert_str_eq(e.message, "blocks: option size=65: its values are 64, 128");
+  gs_author_free(a);
+  gs_remove_tree(dir);
+}
+
+Test(author, a_derived_dim_keeps_its_place_in_the_list) {
+  const char *text = "local gs = require 'gradsmith'\n"
+                     "return gs.kernel 'listed' { dims = { 'T', 'q=h/2', 'h=D/2', 'D' },\n"
+                     "  x = gs.input { 'T', 'D' }, forward = function(p)\n"
+                     "    return { y = gs.split(gs.halves(p.x, 'D'), 'h', 'two=2', 'q') } end }\n";
+  char dir[512];
+  gs_author *a = author();
+  gs_error e;
+  gs_layer *l = layer_of(a, text, dir, sizeof dir);
+  int64_t sizes[GS_MAX_DIMS] = {0, 0, 0, 12};
+  cr_assert_str_eq(gs_layer_declaration(l)->dims[1], "q");
+  cr_assert_eq(gs_layer_sizes(l, NULL, sizes, &e), GS_OK, "%s", e.message);
+  cr_assert(sizes[1] == 3 && sizes[2] == 6);
+  gs_author_free(a);
+  gs_remove_tree(dir);
+}
+
+Test(author, what_checks_draw_is_declared) {
+  char dir[512];
+  gs_author *a = author();
+  const gs_layer_decl *d = gs_layer_declaration(layer_of(a, blocks, dir, sizeof dir));
+  const gs_drawn *x = &d->drawn[0];
+  cr_assert(x->has_low && x->low == -1 && x->low_dim < 0);
+  cr_assert(x->has_high && x->high_dim == 0 && x->nalso == 1 && x->also[0] == 7 && x->ascending);
+  cr_assert(!d->optional[0] && d->optional[1] && !d->differentiable[2]);
+  cr_assert(d->params[2].value == 3 && d->drawn[2].high == 9 && d->params[2].is_nonnegative);
+  cr_assert(d->option_nvalues[0] == 2 && d->option_tries[0][1] == 128);
+  gs_author_free(a);
+  gs_remove_tree(dir);
+}
+
+static const char again[] =
+    "local gs = require 'gradsmith'\n"
+    "return gs.layer 'again' { dims = { 'T', 'H' }, x = gs.input { 'T', 'H' },\n"
+    "  forward = function(p) return { y = gs.exp(p.x) } end,\n"
+    "  backward = function(p, d, s)\n"
+    "    return { x = d.y * s.y, recomputed = { y = gs.exp(p.x) } } end }\n";
+
+/* y comes in a backward pass when it is wanted, and then is not read from memory as well. */
+Test(author, backward_makes_an_output_again_where_it_is_wanted) {
+  char dir[512], leaves[256];
+  gs_author *a = author();
+  gs_layer *l = layer_of(a, again, dir, sizeof dir);
+  int64_t sizes[2] = {0, 8};
+  gs_choice c = {.dtype = GS_BF16, .sizes = sizes};
+  gs_instance *i;
+  gs_error e;
+  cr_assert_eq(gs_layer_instantiate(l, &c, &i, &e), GS_OK, "%s", e.message);
+  gs_pass *p = pass(i, GS_PASS_BACKWARD, NULL, NULL);
+  leaf_names(p, leaves, sizeof leaves);
+  cr_assert(p->nresults == 1 && strcmp(leaves, "dy y") == 0, "%s", leaves);
+  const char *wanted[] = {"dx", "y"};
+  cr_assert_eq(gs_layer_pass(i, GS_PASS_BACKWARD, wanted, 2, NULL, 0, &p, &e), GS_OK, "%s",
+               e.message);
+  leaf_names(p, leaves, sizeof leaves);
+  cr_assert(p->nresults == 2 && strcmp(leaves, "x dy") == 0, "%s", leaves);
+  cr_assert(strcmp(p->results[1].name, "y") == 0 && p->results[1].type == GS_BF16);
+  cr_assert(has_round_below(p->g, p->results[0].expr, GS_BF16), "dx reads it as it is stored");
+  cr_assert_neq(gs_layer_pass(i, GS_PASS_TERMINAL, wanted, 2, NULL, 0, &p, &e), GS_OK);
+  gs_instance_free(i);
+  gs_author_free(a);
+  gs_remove_tree(dir);
+}
+
+/* ---- what is written about the language ---- */
+
+static char *read_whole(const char *path) {
+  char *text;
+  size_t len;
+  cr_assert_eq(gs_file_read(path, &text, &len, NULL), GS_OK, "%s", path);
+  return text;
+}
+
+/* The annotations for editors name every function of gs, and nothing else. */
+Test(author, every_function_is_annotated) {
+  const char *list = "local gs, names = require 'gradsmith', {}\n"
+                     "for k in pairs(gs) do names[#names + 1] = k end\n"
+                     "error('#' .. table.concat(names, ' ') .. ' #')\n";
+  gs_error e = open_text(list, strlen(list));
+  char *text = read_whole(GS_TEST_DIR "/../lua/annotations/gradsmith.lua"), word[64], *names;
+  int n = 0, there = 0;
+  names = strchr(e.message, '#');
+  cr_assert(names && strchr(names + 1, '#'), "%s", e.message);
+  *strchr(names + 1, '#') = 0;
+  for (char *name = strtok(names + 1, " "); name; name = strtok(NULL, " "), n++) {
+    snprintf(word, sizeof word, "\nfunction gs.%s(", name);
+    if (!strstr(text, word)) snprintf(word, sizeof word, "\ngs.%s = ", name);
+    cr_expect(strstr(text, word), "gs.%s is not annotated", name);
+  }
+  for (char *at = text; (at = strstr(at, "\nfunction gs.")); at++) there++;
+  for (char *at = text; (at = strstr(at, "\ngs.")); at++) there++;
+  cr_assert(n > 60 && there == n, "%d functions, %d annotated", n, there);
+  free(text);
+}
+
+/* The guide shows a layer that is tested (test_layers_math): it is quoted whole. */
+Test(author, the_guide_quotes_its_layer) {
+  char *guide = read_whole(GS_TEST_DIR "/../lua/README.md");
+  char *layer = read_whole(GS_TEST_DIR "/layers/good/softclamp_glu.lua");
+  cr_assert(strstr(guide, layer));
+  free(guide);
+  free(layer);
 }
 
 Test(author, choices_are_held_against_the_layer) {
@@ -255,7 +456,7 @@ Test(author, choices_are_held_against_the_layer) {
                  .option_names = &name,
                  .option_values = &value};
   cr_assert_neq(gs_layer_instantiate(l, &c, &i, &e), GS_OK);
-  cr_assert_str_eq(e.message, "rmsnorm has no option 'gema'");
+  cr_assert_str_eq(e.message, "rmsnorm has no option 'gema': it has gemma");
   gs_type f16 = GS_F16;
   c = (gs_choice){
       .dtype = GS_BF16, .sizes = sizes, .ntypes = 1, .type_names = &name, .types = &f16};
@@ -274,31 +475,6 @@ Test(author, choices_are_held_against_the_layer) {
 }
 
 /* ---- passes ---- */
-
-static gs_instance *instance(gs_author *a, const char *name, gs_type dtype, const int64_t *sizes) {
-  gs_error e;
-  gs_instance *i;
-  gs_choice c = {.dtype = dtype, .sizes = sizes};
-  cr_assert_eq(gs_layer_instantiate(open_layer(a, name), &c, &i, &e), GS_OK, "%s", e.message);
-  return i;
-}
-
-static gs_pass *pass(gs_instance *i, gs_pass_kind kind, const char *wanted, const char *add) {
-  gs_pass *p;
-  gs_error e;
-  gs_status st =
-      gs_layer_pass(i, kind, wanted ? &wanted : NULL, wanted ? 1 : 0, &add, add ? 1 : 0, &p, &e);
-  cr_assert_eq(st, GS_OK, "%s", e.message);
-  return p;
-}
-
-static void leaf_names(const gs_pass *p, char *out, size_t cap) {
-  size_t len = 0;
-  out[0] = 0;
-  for (int k = 0; k < p->nleaves; k++)
-    len += (size_t)snprintf(out + len, cap - len, "%s%s", k ? " " : "",
-                            gs_graph_tensor_at(p->g, p->leaves[k])->name);
-}
 
 Test(author, passes_hold_what_is_wanted) {
   gs_author *a = author();
@@ -383,14 +559,6 @@ Test(author, terminal_pass_needs_nothing_saved) {
 }
 
 /* ---- fusion ---- */
-
-static bool has_round_below(const gs_graph *g, gs_id id, gs_type to) {
-  const gs_node *n = gs_graph_node(g, id);
-  if (n->op == GS_OP_ROUND && n->to == to) return true;
-  for (int k = 0; k < n->nargs; k++)
-    if (has_round_below(g, n->arg[k], to)) return true;
-  return false;
-}
 
 Test(author, fusion_rounds_at_the_seam_and_reads_the_output_back) {
   gs_author *a = author();

@@ -252,6 +252,98 @@ Test(cli, layers_that_cannot_be) {
   expect(1, "check", "nowhere", NULL, "no layer 'nowhere'", NULL);
 }
 
+/* ---- the author's tools ---- */
+
+/* Runs the words up to NULL, which must go well; every part (up to another NULL) is in what it
+ * printed. */
+static void prints(const char *first, ...) {
+  char *argv[MAX_ARGS] = {(char *)"gradsmith"}, path[600], *text;
+  int n = 1;
+  size_t len;
+  const char *w;
+  va_list ap;
+  va_start(ap, first);
+  for (w = first; w; w = va_arg(ap, const char *)) argv[n++] = (char *)w;
+  argv[n] = NULL;
+  int got = finish(start(argv));
+  cr_assert(got == 0, "%s: exit code %d: %s", first, got, said);
+  snprintf(path, sizeof path, "%s/stdout", dir);
+  must(gs_file_read(path, &text, &len, &err), &err);
+  while ((w = va_arg(ap, const char *)))
+    cr_assert(strstr(text, w), "\"%s\" is not in: %s", w, text);
+  va_end(ap);
+  free(text);
+}
+
+Test(cli, new_layers_pass_check) {
+  static const char *const kinds[] = {"elementwise", "rmsnorm", "loss", "kernel"};
+  cr_assert(chdir(dir) == 0);
+  for (int k = 0; k < 4; k++) {
+    char name[32], path[64];
+    snprintf(name, sizeof name, "mine_%d", k);
+    snprintf(path, sizeof path, "./mine_%d.lua", k);
+    prints("new", "layer", name, "--like", kinds[k], NULL, path, NULL);
+    prints("check", path, "--rounds", "1", "--seed", "1", NULL, " ok ",
+           "1 layers checked, 0 failed", NULL);
+    expect(2, "new", "layer", name, NULL, "is there already", NULL);
+  }
+  prints("new", "layer", "plain", NULL, "plain.lua", NULL);
+  expect(2, "new", "layer", "9lives", NULL, "'9lives'", "letters, digits", NULL);
+  expect(2, "new", "layer", "end", NULL, "'end'", NULL);
+  expect(2, "new", "layer", "../up", NULL, "'../up'", NULL);
+  expect(2, "new", "layer", "a", "--like", "b", NULL, "--like", "'b'", "rmsnorm", NULL);
+  expect(2, "new", "model", "a", NULL, "new layer NAME", NULL);
+}
+
+Test(cli, derive) {
+  char path[700], *text;
+  size_t n;
+  snprintf(path, sizeof path, "%s/mine.lua", dir);
+  prints("derive", "rmsnorm", "--options", "gemma=1", NULL, "for gemma = 1", "p.w + 1",
+         "gs.mean(p.x * g, \"H\")", NULL);
+  cr_assert(strstr(said, "flops an element") && strstr(said, "checked"), "%s", said);
+  prints("derive", "softmax", "--out", path, NULL, NULL);
+  must(gs_file_read(path, &text, &n, &err), &err);
+  cr_assert(strstr(text, "s.y * (d.y - gs.sum(d.y * s.y, \"V\"))"), "%s", text);
+  free(text);
+  prints("check", path, "--rounds", "1", "--device", "none", NULL, " ok ", NULL);
+  expect(2, "derive", "softmax", "--out", path, NULL, path, "is there already", NULL);
+  expect(2, "derive", "adamw", NULL, "adamw is a kernel", NULL);
+  expect(2, "derive", "rmsnorm", "--options", "zz=1", NULL, "no option 'zz'", "gemma", NULL);
+  expect(2, "derive", "softmax", "--options", "zz=1", NULL, "no option 'zz'", "it has none", NULL);
+  expect(2, "derive", NULL, "the name of one layer", NULL);
+}
+
+/* Bytes by hand: add reads two tensors of 10 rows of 64 and writes one. */
+Test(cli, explain) {
+  prints("explain", "add", "--dims", "H=64", "--rows", "10", "--dtype", "f32", "--arch", "emu",
+         "--graph", NULL, "h = x + r", "= add", "template map", "because", "must move 7.50 KiB",
+         "moves 7.50 KiB", "at most 100 %", "640 flops", "time unknown", "not compiled", NULL);
+  prints("explain", "embedding", "--dims", "H=64,V=50000", "--rows", "10", "--dtype", "f32",
+         "--arch", "emu", "--pass", "forward", NULL, "must move 5.04 KiB", NULL);
+  prints("explain", "rmsnorm", "--dims", "H=4096", "--rows", "1024", "--gpu", "H200", NULL,
+         "rmsnorm.backward", "row_column", "bound by memory", "registers", NULL);
+  expect(2, "explain", "rmsnorm", "--dims", "H=64", "--gpu", "Q1", NULL, "'Q1'", "H200", NULL);
+  expect(2, "explain", "rmsnorm", "--dims", "H=64", "--arch", "sm_80", "--gpu", "H200", NULL,
+         "sm_90a", NULL);
+  expect(2, "explain", "rmsnorm", NULL, "dim H needs a size", NULL);
+  expect(2, "explain", "adamw", "--pass", "backward", NULL, "--pass", NULL);
+  expect(2, "gen", "rmsnorm", "--dims", "H=64", "--options", "zz=1", NULL, "no option 'zz'",
+         "gemma", NULL);
+}
+
+Test(cli, check_writes_a_table) {
+  char path[700], *text;
+  size_t n;
+  snprintf(path, sizeof path, "%s/table.md", dir);
+  prints("check", "rmsnorm", GS_TEST_DIR "/layers/derive/long_tanh.lua", "--rounds", "1",
+         "--device", "none", "--table", path, NULL, "note: the derived backward costs less", NULL);
+  must(gs_file_read(path, &text, &n, &err), &err);
+  cr_assert(strstr(text, "| rmsnorm | ") && strstr(text, "| 9.0 / 9.0 | 1 / 1 |"), "%s", text);
+  cr_assert(count(text, "\n") == 4, "%s", text);
+  free(text);
+}
+
 /* ---- Ctrl-C ---- */
 
 static bool same_file(const char *a, const char *b, const char *name) {

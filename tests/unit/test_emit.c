@@ -131,6 +131,12 @@ static void never_says(const gs_kernel *k, const char *what) {
   cr_expect(!strstr(k->text, what), "%s says '%s':\n%s", k->entry, what, k->text);
 }
 
+static int count(const char *text, const char *what) {
+  int n = 0;
+  for (; (text = strstr(text, what)); text += strlen(what)) n++;
+  return n;
+}
+
 Test(text, row_kernel_reads) {
   made m = make("rmsnorm", GS_PASS_FORWARD, "sm_90a", 4096, 0, 0);
   cr_assert_eq(m.l->nkernels, 1);
@@ -224,10 +230,10 @@ Test(text, the_emulator_meets_no_barrier) {
 /* Strides are 64-bit parameters; so must be every variable that counts outer points, and what they
  * are made from. */
 static void outer_offsets_are_wide(const gs_kernel *k) {
-  static const char *const narrow[] = {"int i_T",   "int i_V ",    "int i_N =",      "int row",
-                                       "int first", "int next",    "int j",          "int n ",
-                                       "int t ",    "(int)GS_BID", "(int)(GS_BID *", "(int)i_T",
-                                       "(int)(i_T", "(int)row",    "int j0"};
+  static const char *const narrow[] = {
+      "int i_T", "int i_V ", "int i_N =",   "int row",        "int first", "int next",  "int j",
+      "int n ",  "int t ",   "(int)GS_BID", "(int)(GS_BID *", "(int)i_T",  "(int)(i_T", "(int)row",
+      "int j0",  "int i_B ", "int i_RB",    "int i_P ",       "(int)i_B"};
   for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
     bool inner = strstr(narrow[i], "i_N") && strstr(k->text, "rope");
     bool gather = strstr(narrow[i], "i_V") && strstr(k->text, "cross_entropy");
@@ -247,10 +253,12 @@ Test(text, outer_indices_are_64_bit) {
                 {"cross_entropy", 128256, 0, 0},
                 {"embedding", 0, 576, 0},
                 {"attention", 2, 3, 64},
+                {GS_TEST_DIR "/layers/emit/block_codes.lua", 0, 0, 0},
+                {GS_TEST_DIR "/layers/emit/block_values.lua", 0, 0, 0},
                 {GS_TEST_DIR "/layers/emit/cut_inner.lua", 6, 96, 0}};
   int n = sizeof layers / sizeof *layers;
   for (int i = 0; i < n; i++)
-    for (int pass = 0; pass < (i + 1 < n ? 2 : 1); pass++)
+    for (int pass = 0; pass < (i + 3 < n ? 2 : 1); pass++)
       for (int emu = 0; emu < 2; emu++) {
         made m = make(layers[i].layer, pass ? GS_PASS_BACKWARD : GS_PASS_FORWARD,
                       emu ? "emu" : "sm_90a", layers[i].a, layers[i].b, layers[i].c);
@@ -335,6 +343,46 @@ Test(text, adding_reads_what_is_there) {
   drop(&m);
 }
 
+/* A block's reduction is made once for the block, beside what is stored of its elements. */
+Test(text, a_block_of_a_row_is_a_row) {
+  made m = make(GS_TEST_DIR "/layers/emit/blocks.lua", GS_PASS_FORWARD, "sm_90a", 4096, 0, 0);
+  cr_assert_eq(m.l->nkernels, 1);
+  says(&m.l->kernels[0], "lanes=4 rows=32 vec=8");
+  drop(&m);
+  m = make(GS_TEST_DIR "/layers/emit/squares_outer.lua", GS_PASS_FORWARD, "sm_90a", 1024, 1024, 0);
+  cr_assert_eq(m.l->nkernels, 1);
+  says(&m.l->kernels[0], "f32 x_v[8] = {};"); /* read once, zero past the end */
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_load<8>(x_v"), 1);
+  drop(&m);
+}
+
+/* Sums that keep different dims share the kernel that reads their rows. */
+Test(text, sums_of_the_same_rows_share_a_kernel) {
+  made m = make(GS_TEST_DIR "/layers/emit/kept_dims.lua", GS_PASS_BACKWARD, "sm_90a", 8, 128, 0);
+  cr_assert_eq(m.l->nkernels, 5);
+  cr_expect_str_eq(m.l->kernels[0].template_name, "row_column");
+  for (int i = 1; i < 5; i++) cr_expect_str_eq(m.l->kernels[i].template_name, "total");
+  drop(&m);
+  /* sums along memory: of each row first, both at once */
+  m = make(GS_TEST_DIR "/layers/emit/groupnorm_like.lua", GS_PASS_BACKWARD, "sm_90a", 24, 256, 0);
+  cr_assert_eq(m.l->nkernels, 4);
+  says(&m.l->kernels[1], "vec=8");
+  drop(&m);
+}
+
+Test(text, folds_meet_in_shared_memory_once_for_all_components) {
+  made m = make(GS_TEST_DIR "/layers/emit/folds.lua", GS_PASS_FORWARD, "sm_90a", 4096, 0, 0);
+  cr_assert_eq(m.l->nkernels, 1);
+  cr_expect_eq(count(m.l->kernels[0].text, "GS_SYNC();"), 6); /* three folds */
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_load<4>(x_v"), 1);
+  never_says(&m.l->kernels[0], "scratch");
+  drop(&m);
+  m = make(GS_TEST_DIR "/layers/emit/topk.lua", GS_PASS_FORWARD, "sm_90a", 256, 0, 0);
+  says(&m.l->kernels[0], "lanes=32 rows=4"); /* eight rounds over registers */
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_load<8>(x_v"), 1);
+  drop(&m);
+}
+
 Test(text, refusals_name_the_layer_and_the_line) {
   gs_error e;
   made m;
@@ -343,6 +391,12 @@ Test(text, refusals_name_the_layer_and_the_line) {
                           GS_F32, sizes, NULL, &e);
   cr_assert_neq(st, GS_OK);
   cr_expect(strstr(e.message, "refused.lua:13: error: layer 'refused'"), "%s", e.message);
+  drop(&m);
+  st = try_make(&m, GS_TEST_DIR "/layers/emit/fold_outer.lua", GS_PASS_FORWARD, "sm_90a", GS_F32,
+                (int64_t[GS_MAX_DIMS]){0, 8}, NULL, &e);
+  cr_assert_neq(st, GS_OK);
+  cr_expect(strstr(e.message, "fold_outer.lua:11: error: "), "%s", e.message);
+  cr_expect(strstr(e.message, "inner dims only"), "%s", e.message);
   drop(&m);
 }
 
@@ -357,5 +411,62 @@ Test(text, dump_says_what_was_asked) {
   cr_expect(strstr(t.s, "GS_KERNEL("));
   cr_expect(!strstr(t.s, "graph of"));
   gs_text_free(&t);
+  drop(&m);
+}
+
+/* ---- integers, blocks, gathers ---- */
+
+static made make_own(const char *name, gs_pass_kind kind, int64_t s1, int64_t s2) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/layers/emit/%s.lua", GS_TEST_DIR, name);
+  return make(path, kind, "sm_90a", s1, s2, s2);
+}
+
+/* Blocks of an outer dim: one pass over x, whole vectors up to the end, 64-bit places, and nothing
+ * of a code takes 64 bits. */
+Test(text, blocks_are_read_and_written_as_vectors) {
+  made m = make_own("block_codes", GS_PASS_FORWARD, 0, 0);
+  cr_assert_eq(m.l->nkernels, 1);
+  const gs_kernel *k = &m.l->kernels[0];
+  says(k, "const i64 i_B = ");
+  says(k, "((N + 63) / 64)");
+  says(k, "const int N_left = (int)gs_within<i64>(N - (i_B * 64), 0, 64);");
+  says(k, "gs_load_upto<8>(x_v, x, i_B * 64 + i, N_left - i);");
+  says(k, "gs_load_upto<16>(x_v, x, i_B * 64 + i * 2, N_left - (i * 2));");
+  says(k, "gs_storei_upto<8>(q, i_B * 32 + i, q_out, P_left - i);");
+  says(k, "int q_out[8];");
+  says(k, "GS_TABLE(table0, 15) = {");
+  never_says(k, "i64 e");
+  drop(&m);
+  m = make_own("block_values", GS_PASS_FORWARD, 0, 0);
+  cr_assert_eq(m.l->nkernels, 1);
+  k = &m.l->kernels[0];
+  says(k, "gs_loadi_upto<8>(q_v, q, i_B * 32 + i, P_left - i);");
+  says(k, "gs_lookup(table0, q_v[l] >> 4)");
+  says(k, "gs_lookup(table0, q_v[l] & 15)");
+  says(k, "gs_store_upto<16>(y, i_B * 64 + i * 2, y_out, ");
+  never_says(k, "i64 e");
+  never_says(k, "gs_quotient");
+  drop(&m);
+}
+
+/* The grid covers every block and no more: a kernel without a test of its row relies on it. */
+Test(text, blocks_are_counted) {
+  gs_count c = {.coef = 3, .div = 1, .each = 64, .dims = 1};
+  cr_expect_eq(gs_count_value(&c, (int64_t[]){64}), 3);
+  cr_expect_eq(gs_count_value(&c, (int64_t[]){65}), 6);
+  cr_expect_eq(gs_count_value(&c, (int64_t[]){0}), 0);
+  c.div = 4;
+  cr_expect_eq(gs_count_value(&c, (int64_t[]){65}), 2);
+}
+
+/* An index from data is taken into its dim; one that provably lies inside is not. */
+Test(text, gathers_do_not_leave_the_tensor) {
+  made m = make_own("gathers", GS_PASS_FORWARD, 0, 24);
+  const gs_kernel *k = &m.l->kernels[0];
+  says(k, "gs_inside(id_v, V)");
+  says(k, "gs_inside(at_v[l], 24)");
+  const char *second = strstr(strstr(k->text, "gs_inside(") + 1, "gs_inside(");
+  cr_expect(second && !strstr(second + 1, "gs_inside("), "%s", k->text);
   drop(&m);
 }

@@ -140,3 +140,66 @@ Test(run, views_and_in_place, .timeout = 300) {
   RUN({own(0, "views"), GS_BF16, {5, 11, 3, 16}}, {own(1, "in_place"), GS_F32, {9, 2, 12}},
       {own(2, "flat"), GS_BF16, {1003}});
 }
+
+Test(run, folds_of_lanes_warps_and_chunks, .timeout = 300) {
+  RUN({own(0, "folds"), GS_F32, {5, 24}}, {own(1, "folds"), GS_F32, {70, 3}},
+      {own(2, "folds"), GS_F32, {3, 1001}}, {own(3, "folds"), GS_F32, {2, 9000}});
+}
+
+Test(run, reductions_over_part_of_the_inner_dims, .timeout = 300) {
+  RUN({own(0, "groupnorm_like"), GS_BF16, {3, 12, 10}},
+      {own(1, "groupnorm_like"), GS_F32, {2, 6, 1030}}, {own(2, "blocks"), GS_BF16, {5, 96}},
+      {own(3, "squares"), GS_F32, {2, 8, 24}});
+  RUN({own(0, "squares_outer"), GS_BF16, {37, 24, 24}}, {own(1, "topk"), GS_F32, {9, 24}});
+}
+
+Test(run, keys_that_differ_along_the_row, .timeout = 300) {
+  RUN({own(0, "row_keys"), GS_F32, {9, 5, 12}}, {own(1, "row_keys"), GS_BF16, {3, 40, 200}});
+}
+
+Test(run, sums_that_keep_different_dims, .timeout = 300) {
+  RUN({own(0, "kept_dims"), GS_F32, {70, 3, 8}}, {own(1, "kept_dims"), GS_BF16, {9, 5, 200}},
+      {own(2, "heads"), GS_BF16, {300, 3, 24}}, {own(3, "heads"), GS_F32, {3, 2, 1100}});
+}
+
+/* Blocks of a dim whose size a launch says: whole ones, a rest, less than one, one over. */
+Test(run, blocks_of_an_outer_dim, .timeout = 300) {
+  RUN({own(0, "block_codes"), GS_BF16, {1003}}, {own(0, "block_codes"), GS_F32, {64}},
+      {own(0, "block_codes"), GS_F16, {1}}, {own(0, "block_codes"), GS_F32, {4097}},
+      {own(1, "block_values"), GS_BF16, {1003}}, {own(1, "block_values"), GS_F32, {128}},
+      {own(1, "block_values"), GS_BF16, {1}}, {own(1, "block_values"), GS_F16, {4097}});
+}
+
+Test(run, tiles_of_a_matrix, .timeout = 300) {
+  RUN({own(0, "tiles"), GS_BF16, {37, 24, 24, 24}}, {own(0, "tiles"), GS_F32, {16, 21, 21, 21}},
+      {own(0, "tiles"), GS_F32, {1, 7, 7, 7}});
+}
+
+Test(run, gathers, .timeout = 300) {
+  RUN({own(0, "gathers"), GS_BF16, {5, 9, 24}}, {own(0, "gathers"), GS_F32, {3, 1, 7}});
+}
+
+/* On the machine itself, unlike in the checked emulator, an index out of its dim reads the nearest
+ * element that there is. */
+Test(run, wild_indices_read_inside) {
+  static const char text[] = "GS_KERNEL(wild, 32, 1, GS_IN(i64, x), GS_OUT(i64, y), GS_DIM(N)) {\n"
+                             "  gs_puti(y, GS_TID, gs_inside(gs_geti(x, GS_TID), N));\n}\n";
+  int64_t x[32], y[32];
+  gs_error e;
+  gs_func *f;
+  gs_ptr p[2];
+  gs_device *d = device(NULL, false);
+  gs_kernel k = {.entry = "wild", .text = text, .threads = 32, .barrier_free = true};
+  const gs_kernel *list[] = {&k};
+  for (int i = 0; i < 32; i++) x[i] = i < 16 ? i - 8 : (int64_t)1 << (i + 20);
+  cr_assert_eq(gs_device_compile(d, list, 1, &f, &e), GS_OK, "%s", e.message);
+  for (int i = 0; i < 2; i++) cr_assert_eq(gs_device_alloc(d, sizeof x, &p[i], &e), GS_OK);
+  cr_assert_eq(gs_device_upload(d, p[0], x, sizeof x, &e), GS_OK);
+  gs_value args[] = {{.kind = GS_VALUE_PTR, .ptr = p[0], .bytes = sizeof x},
+                     {.kind = GS_VALUE_PTR, .ptr = p[1], .bytes = sizeof x},
+                     {.kind = GS_VALUE_I64, .i64 = 5}};
+  cr_assert_eq(gs_device_launch(d, f, 1, args, 3, &e), GS_OK, "%s", e.message);
+  cr_assert_eq(gs_device_download(d, y, p[1], sizeof y, &e), GS_OK);
+  for (int i = 0; i < 32; i++) cr_expect_eq(y[i], x[i] < 0 ? 0 : x[i] < 5 ? x[i] : 4);
+  gs_device_close(d);
+}

@@ -120,6 +120,87 @@ Test(eval, rounding_is_half_an_ulp_of_the_type) {
   gs_arena_free(o.a);
 }
 
+/* FP8: half an ulp, subnormals included; how far outside where it saturates. E8M0: up to twice. */
+Test(eval, small_types_have_their_own_bounds) {
+  one o = one_input(1, GS_F32);
+  gs_id e = gs_op1(o.g, GS_OP_EXP, o.x);
+  gs_node r = {.op = GS_OP_ROUND, .nargs = 1, .arg = {e}, .to = GS_E4M3};
+  gs_id e4m3 = gs_apply(o.g, &r, NULL);
+  r.to = GS_E5M2;
+  gs_id e5m2 = gs_apply(o.g, &r, NULL);
+  r.to = GS_E8M0;
+  gs_id e8m0 = gs_apply(o.g, &r, NULL);
+  struct {
+    gs_id id;
+    double x, least, most;
+  } cases[] = {{e4m3, 0.01, 0x1p-4, 0x1.1p-4},
+               {e5m2, 0.01, 0x1p-3, 0x1.1p-3},
+               {e4m3, -9, 0x1p-10, 0x1.1p-10},
+               {e5m2, -14, 0x1p-17, 0x1.1p-17},
+               {e4m3, 6.3, 96, 97},
+               {e5m2, 11, 2530, 4100},
+               {e8m0, 1, 2.7, 2.8}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    double b = err_of(&o, cases[k].id, &cases[k].x);
+    cr_expect(b >= cases[k].least && b <= cases[k].most, "case %zu: %g", k, b);
+  }
+  r.arg[0] = o.x;
+  double exact[] = {0x1p5, 448, -0x1p-9};
+  for (int k = 0; k < 3; k++) {
+    r.to = k ? GS_E4M3 : GS_E8M0;
+    cr_expect(eq(dbl, err_of(&o, gs_apply(o.g, &r, NULL), &exact[k]), 0));
+  }
+  gs_node rand = {
+      .op = GS_OP_ROUND_RAND, .nargs = 2, .arg = {e, gs_const(o.g, 0.5)}, .to = GS_BF16};
+  double v = 0, b = err_of(&o, gs_apply(o.g, &rand, NULL), &v);
+  cr_expect(b >= 0x1p-7 && b < 0x1.1p-7, "%g", b);
+  gs_arena_free(o.a);
+}
+
+/* Near a cut the bucket is not sure, and what is looked up by it neither. */
+Test(eval, buckets_are_unsure_near_a_cut) {
+  one o = one_input(1, GS_F32);
+  double cuts[] = {0, 1, 2}, codes[] = {5, 7, -1, 9};
+  gs_node bucket = {.op = GS_OP_BUCKET, .nargs = 1, .arg = {gs_op1(o.g, GS_OP_EXP, o.x)}};
+  bucket.index = gs_graph_table(o.g, cuts, 3);
+  gs_id b = gs_apply(o.g, &bucket, NULL);
+  gs_node lookup = {.op = GS_OP_LOOKUP, .nargs = 1, .arg = {b}};
+  lookup.index = gs_graph_table(o.g, codes, 4);
+  gs_id code = gs_apply(o.g, &lookup, NULL);
+  double v = 1e-12;
+  cr_assert(eq(dbl, err_of(&o, b, &v), 1));
+  cr_assert(eq(dbl, err_of(&o, code, &v), 10));
+  v = 0.3;
+  cr_assert(eq(dbl, err_of(&o, b, &v), 0));
+  cr_assert(eq(dbl, err_of(&o, code, &v), 0));
+  gs_arena_free(o.a);
+}
+
+/* A fold whose merge is not what its step says gives another value than the step in turn. */
+Test(eval, wrong_merges_show) {
+  one o = one_input(21, GS_F32);
+  gs_id e = gs_apply(o.g, &(gs_node){.op = GS_OP_ELEMENT, .type = GS_F32}, NULL);
+  gs_id s = gs_apply(o.g, &(gs_node){.op = GS_OP_STATE, .type = GS_F32}, NULL);
+  double data[21], sum = 0;
+  for (int i = 0; i < 21; i++) sum += data[i] = i + 1;
+  const double *tensor = data;
+  gs_env env = {NULL, &tensor};
+  gs_id merges[] = {gs_op2(o.g, GS_OP_ADD, s, e), s, gs_op2(o.g, GS_OP_MAX, s, e),
+                    gs_op2(o.g, GS_OP_ADD, gs_op2(o.g, GS_OP_ADD, s, e), gs_const(o.g, 1))};
+  for (int k = 0; k < 4; k++) {
+    gs_fold f = {1, 1, {GS_F32}, {0}, {merges[0]}, {merges[k]}};
+    gs_node n = {.op = GS_OP_FOLD, .nargs = 1, .arg = {o.x}, .rdims = (gs_dims)1 << o.d};
+    n.index = gs_graph_fold(o.g, &f);
+    gs_id id = gs_apply(o.g, &n, NULL);
+    gs_array y;
+    cr_assert(eq(int, gs_eval(o.g, &id, 1, &env, &y, NULL), GS_OK));
+    bool right = fabs(y.v[0] - sum) < 1e-9;
+    cr_assert(right == (k == 0), "merge %d gives %g", k, y.v[0]);
+    gs_array_free(&y);
+  }
+  gs_arena_free(o.a);
+}
+
 Test(eval, bound_is_infinite_where_the_argument_may_reach_zero) {
   one o = one_input(1, GS_F32);
   gs_id e = gs_op1(o.g, GS_OP_EXP, o.x);

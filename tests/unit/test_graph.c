@@ -120,6 +120,72 @@ Test(graph, constants_fold_and_powers_become_cheap) {
   gs_arena_free(f.a);
 }
 
+/* ---- blocks, tables ---- */
+
+Test(graph, block_dims_have_the_size_they_follow) {
+  gs_arena *a = gs_arena_new();
+  gs_graph *g = gs_graph_new(a);
+  int B = 0, N = gs_graph_dim(g, "N", -1), k = gs_graph_dim(g, "k", 64);
+  int P = gs_graph_dim_blocks(g, "P", N, 2), Q = gs_graph_dim_blocks(g, "Q", P, 32);
+  B = gs_graph_dim_blocks(g, "B", N, 64);
+  int R = gs_graph_dim_like(g, "R", B), S = gs_graph_dim_blocks(g, "S", N, 1);
+  int i = gs_graph_dim_blocks(g, "i", k, 5);
+  cr_assert(eq(int, gs_graph_dim_root(g, B), gs_graph_dim_root(g, Q))); /* ceil(ceil(N/2)/32) */
+  cr_assert(eq(int, gs_graph_dim_root(g, R), gs_graph_dim_root(g, B)));
+  cr_assert(eq(int, gs_graph_dim_root(g, S), N));
+  cr_assert(gs_graph_dim_root(g, P) == P && gs_graph_dim_at(g, i)->size == 13);
+  for (int64_t n = 0; n < 300; n += 7) {
+    int64_t sizes[GS_MAX_DIMS] = {0};
+    sizes[N] = n;
+    gs_graph_sizes(g, sizes);
+    cr_assert(sizes[P] == (n + 1) / 2 && sizes[B] == (n + 63) / 64 && sizes[Q] == sizes[B]);
+    cr_assert(sizes[R] == sizes[B] && sizes[S] == n && sizes[k] == 64);
+  }
+  gs_tensor t = {.name = "x", .type = GS_F32, .ndims = 1, .dim = {N}};
+  gs_id x = gs_input(g, gs_graph_tensor(g, &t));
+  gs_id blocks = gs_apply(g, &(gs_node){.op = GS_OP_SPLIT, .arg = {x}, .dim = {N, B, k}}, NULL);
+  gs_node back = {.op = GS_OP_MERGE, .arg = {blocks}, .dim = {N, B, k}};
+  cr_assert(eq(int, gs_apply(g, &back, NULL), x)); /* whole again */
+  back.arg[0] = gs_op1(g, GS_OP_EXP, blocks);
+  gs_id merged = gs_apply(g, &back, NULL);
+  gs_node again = {.op = GS_OP_SPLIT, .arg = {merged}, .dim = {N, B, k}};
+  cr_assert(gs_graph_node(g, gs_apply(g, &again, NULL))->op == GS_OP_WHERE); /* exp(0) is cut off */
+  gs_arena_free(a);
+}
+
+Test(graph, equal_tables_and_folds_are_one) {
+  fixture f = begin();
+  double v[] = {0.1, 0.2}, w[] = {(double)0.1f, (double)0.2f}, u[] = {0.1, 0.3};
+  int t = gs_graph_table(f.g, v, 2);
+  cr_assert(gs_graph_table(f.g, w, 2) == t && gs_graph_table(f.g, u, 2) != t);
+  cr_assert(gs_graph_table(f.g, v, 1) != t && gs_graph_ntables(f.g) == 3);
+  cr_assert(gs_graph_table_at(f.g, t)->value[1] == (double)0.2f);
+  cr_assert(gs_graph_table_at(f.g, 3) == NULL && gs_graph_fold_at(f.g, 0) == NULL);
+  gs_fold fold = {1, 1, {GS_F32}, {0}, {f.x}, {f.x}};
+  int k = gs_graph_fold(f.g, &fold);
+  cr_assert(gs_graph_fold(f.g, &fold) == k);
+  fold.init[0] = 1;
+  cr_assert(gs_graph_fold(f.g, &fold) != k);
+  gs_arena_free(f.a);
+}
+
+Test(graph, integer_comparisons_are_decided_by_ranges) {
+  fixture f = begin();
+  gs_id i = gs_apply(f.g, &(gs_node){.op = GS_OP_INDEX, .dim = {f.H}}, NULL); /* 0 .. 5 */
+  gs_id next = gs_op2(f.g, GS_OP_ADD, i, gs_const(f.g, 2));
+  gs_id third = gs_op2(f.g, GS_OP_QUOTIENT, i, gs_const(f.g, 3));
+  gs_id yes[] = {
+      gs_op2(f.g, GS_OP_GE, i, gs_const(f.g, 0)), gs_op2(f.g, GS_OP_LT, next, gs_const(f.g, 8)),
+      gs_op2(f.g, GS_OP_LE, third, gs_const(f.g, 1)), gs_op2(f.g, GS_OP_NE, i, gs_const(f.g, 6))};
+  for (int k = 0; k < 4; k++)
+    cr_assert(at(&f, yes[k])->op == GS_OP_CONST && at(&f, yes[k])->value == 1);
+  gs_id open[] = {
+      gs_op2(f.g, GS_OP_GE, i, gs_const(f.g, 1)), gs_op2(f.g, GS_OP_LT, next, gs_const(f.g, 7)),
+      gs_op2(f.g, GS_OP_EQ, i, gs_const(f.g, 5)), gs_op2(f.g, GS_OP_GE, f.label, gs_const(f.g, 0))};
+  for (int k = 0; k < 4; k++) cr_assert(at(&f, open[k])->op != GS_OP_CONST);
+  gs_arena_free(f.a);
+}
+
 /* ---- mistakes ---- */
 
 static void refused(fixture *f, gs_node n, const char *part) {
@@ -138,7 +204,8 @@ Test(graph, mistakes_are_explained) {
   refused(&f, (gs_node){.op = GS_OP_ADD, .arg = {f.x, 0}}, "argument 2 of add is missing");
   refused(&f, (gs_node){.op = GS_OP_SPLIT, .arg = {f.x}, .dim = {f.H, f.two, f.V}},
           "H (6) as two (2) times V (7)");
-  refused(&f, (gs_node){.op = GS_OP_SPLIT, .arg = {f.x}, .dim = {f.T, f.two, f.h}}, "dim T");
+  refused(&f, (gs_node){.op = GS_OP_SPLIT, .arg = {f.x}, .dim = {f.T, f.two, f.h}},
+          "must be declared as \"ceil(T/3)\"");
   refused(&f, (gs_node){.op = GS_OP_SPLIT, .arg = {f.x}, .dim = {f.H, f.h, f.h}},
           "three different");
   refused(&f, (gs_node){.op = GS_OP_PICK, .arg = {f.x}, .dim = {f.H}, .index = 6}, "0 to 5");
@@ -157,7 +224,20 @@ Test(graph, mistakes_are_explained) {
           "truth value");
   refused(&f, (gs_node){.op = GS_OP_SUM_BY, .arg = {f.x, ok}, .dim = {f.T, f.V}}, "key");
   refused(&f, (gs_node){.op = GS_OP_SUM_BY, .arg = {f.x, f.label}, .dim = {f.T, f.H}}, "already");
-  refused(&f, (gs_node){.op = GS_OP_ROUND, .arg = {f.x}, .to = GS_I32}, "bf16 or f16");
+  refused(&f, (gs_node){.op = GS_OP_ROUND, .arg = {f.x}, .to = GS_I32}, "f32, bf16, f16");
+  refused(&f, (gs_node){.op = GS_OP_ROUND_RAND, .arg = {f.x, f.x}, .to = GS_E8M0}, "e4m3 or e5m2");
+  refused(&f, (gs_node){.op = GS_OP_QUOTIENT, .arg = {f.x, f.label}}, "first argument of quotient");
+  refused(&f, (gs_node){.op = GS_OP_REMAINDER, .arg = {f.label, gs_const(f.g, 0)}}, "above zero");
+  refused(&f, (gs_node){.op = GS_OP_LOOKUP, .arg = {f.label}, .index = 9}, "without elements");
+  double down[] = {1, 3, 2};
+  gs_node bucket = {.op = GS_OP_BUCKET, .arg = {f.x}, .index = gs_graph_table(f.g, down, 3)};
+  refused(&f, bucket, "element 1 is 3 and number 2, counted from 0, is 2");
+  gs_fold reads = {1, 1, {GS_F32}, {0}, {f.x}, {f.x}};
+  gs_node fold = {.op = GS_OP_FOLD, .nargs = 1, .arg = {f.x}, .rdims = set(f.H)};
+  fold.index = gs_graph_fold(f.g, &reads);
+  refused(&f, fold, "they use x: make it an element");
+  fold.rdims = set(f.T);
+  refused(&f, fold, "over the dim T");
   refused(&f, (gs_node){.op = GS_OP_COUNT}, "no operation");
   refused(&f, (gs_node){.op = GS_OP_INPUT, .index = 77}, "no tensor");
   gs_arena_free(f.a);

@@ -135,6 +135,7 @@ static const struct {
     {GS_TEST_DIR "/layers/good/views.lua", NULL, 0, {{3, 2, 6}, {1, 1, 6}, {5, 3, 12}}},
     {GS_TEST_DIR "/layers/good/reductions.lua", NULL, 0, {{3, 2, 7}, {2, 1, 1}, {5, 3, 9}}},
     {GS_TEST_DIR "/layers/good/scaled_tanh.lua", NULL, 0, {{3, 7}, {1, 1}, {5, 33}}},
+    {GS_TEST_DIR "/layers/good/softclamp_glu.lua", NULL, 0, {{3, 7}, {1, 1}, {5, 33}}},
     {"cast", NULL, 0, {{3, 7}, {1, 1}, {5, 33}}},
     {"attention", NULL, 0, {{3, 2, 1, 5}, {1, 1, 1, 1}, {7, 1, 3, 3}}},
 };

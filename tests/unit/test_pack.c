@@ -85,7 +85,7 @@ Test(pack, random_documents) {
         order[k] = i;
       }
     }
-    cr_assert_eq(gs_pack(&d, order, seq, -7, &p, &err), GS_OK, "seed %u: %s", seed, err.message);
+    cr_assert_eq(gs_pack_rows(&d, order, seq, -7, &p, &err), GS_OK, "seed %u: %s", seed, err.message);
     int *row_of = calloc((size_t)n + 1, sizeof *row_of);
     for (int i = 0; i < n; i++) row_of[i] = -1;
     for (int k = 0; k < p.nrows; k++) check_row(&p.row[k], &d, seq, -7, row_of, k);
@@ -107,7 +107,7 @@ Test(pack, a_token_less_of_labels_for_each_document) {
     memset(d.sample[i].answer, 1, (size_t)d.sample[i].n);
     tokens += d.sample[i].n;
   }
-  cr_assert_eq(gs_pack(&d, NULL, 16, 0, &p, NULL), GS_OK);
+  cr_assert_eq(gs_pack_rows(&d, NULL, 16, 0, &p, NULL), GS_OK);
   for (int k = 0; k < p.nrows; k++) labels += p.row[k].nlabels;
   cr_expect_eq(labels, tokens - d.n);
   gs_packed_free(&p);
@@ -119,13 +119,13 @@ Test(pack, what_cannot_be_packed) {
   gs_packed p;
   gs_error err = {0};
   int twice[] = {0, 1, 1}, outside[] = {0, 1, 3};
-  cr_expect_eq(gs_pack(&d, twice, 8, 0, &p, &err), GS_ERR_USE);
-  cr_expect_eq(gs_pack(&d, outside, 8, 0, &p, &err), GS_ERR_USE);
-  cr_expect_eq(gs_pack(&d, NULL, 0, 0, &p, &err), GS_ERR_USE);
+  cr_expect_eq(gs_pack_rows(&d, twice, 8, 0, &p, &err), GS_ERR_USE);
+  cr_expect_eq(gs_pack_rows(&d, outside, 8, 0, &p, &err), GS_ERR_USE);
+  cr_expect_eq(gs_pack_rows(&d, NULL, 0, 0, &p, &err), GS_ERR_USE);
   int longest = 0;
   for (int i = 0; i < d.n; i++) longest = d.sample[i].n > longest ? d.sample[i].n : longest;
   if (longest > 1) {
-    cr_expect_eq(gs_pack(&d, NULL, longest - 1, 0, &p, &err), GS_ERR_USE);
+    cr_expect_eq(gs_pack_rows(&d, NULL, longest - 1, 0, &p, &err), GS_ERR_USE);
     cr_expect(strstr(err.message, "line ") != NULL, "%s", err.message);
   }
   cr_expect(p.row == NULL && p.nrows == 0);

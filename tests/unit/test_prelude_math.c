@@ -20,6 +20,10 @@ static double rsqrt(double v) {
   return 1 / sqrt(v);
 }
 
+static double softplus(double v) {
+  return fmax(v, 0) + log1p(exp(-fabs(v)));
+}
+
 typedef struct function {
   const char *name;
   double (*exact)(double);
@@ -33,6 +37,12 @@ static const function functions[] = {
     {"gs_log", log, 2, 0, 3},
     {"gs_log", log, 2, 0.9f, 1.1f},
     {"gs_log", log, 2, 0, 1e-30f},
+    {"gs_expm1", expm1, 2, -110, 88},
+    {"gs_expm1", expm1, 2, -1, 1},
+    {"gs_log1p", log1p, 3, -1, 3e38f},
+    {"gs_log1p", log1p, 3, -0.99f, 1},
+    {"gs_softplus", softplus, 4, -103, 103},
+    {"gs_softplus", softplus, 4, -2, 2},
     {"gs_rsqrt", rsqrt, 1.5, 1e-37f, 3e38f},
     {"gs_sqrt", sqrt, 0.5, 0, 3e38f},
     {"gs_tanh", tanh, 4, -12, 12},

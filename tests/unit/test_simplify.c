@@ -234,6 +234,118 @@ Test(simplify, shared_values_cost_no_more_than_their_nodes, .timeout = 20) {
   gs_arena_free(f.a);
 }
 
+/* ---- conditions ---- */
+
+static gs_id index_of(fixture *f, int d) {
+  return gs_apply(f->g, &(gs_node){.op = GS_OP_INDEX, .dim = {d}}, NULL);
+}
+static gs_id integer(fixture *f, const char *name, int d) {
+  gs_tensor t = {.name = name, .type = GS_I64, .ndims = 1, .dim = {d}};
+  return gs_input(f->g, gs_graph_tensor(f->g, &t));
+}
+static gs_id masked(fixture *f, gs_id c, gs_id a) {
+  return gs_where(f->g, c, a, num(f, 0));
+}
+
+Test(simplify, conditions_are_factors) {
+  fixture f = begin();
+  gs_id label = integer(&f, "label", f.T), ok = gs_op2(f.g, GS_OP_NE, label, num(&f, -100));
+  gs_id hot = gs_op2(f.g, GS_OP_EQ, index_of(&f, f.H), label), e = fun(&f, GS_OP_EXP, f.x);
+  gs_id d = masked(&f, ok, f.r);
+  gs_id minus = masked(&f, hot, masked(&f, ok, fun(&f, GS_OP_NEG, f.r)));
+  expect(&f, add(&f, minus, mul(&f, e, d)),
+         "exp(x)*where(label != -100, r, 0) - where(label == index(H), where(label != -100, r, 0), "
+         "0)");
+  expect(&f, add(&f, masked(&f, ok, mul(&f, f.x, f.y)), mul(&f, masked(&f, ok, f.x), f.w)),
+         "where(label != -100, x*(y + w), 0)");
+  gs_id once = masked(&f, ok, mul(&f, f.x, f.y)); /* [c]*[c] is [c] */
+  gs_id twice = mul(&f, masked(&f, ok, f.x), masked(&f, ok, f.y));
+  expect(&f, sub(&f, twice, once), "0");
+  gs_id seen = gs_op2(f.g, GS_OP_GT, f.y, f.r); /* what is infinite outside stays masked */
+  expect(&f, mul(&f, e, masked(&f, seen, f.w)), "where(y > r, w*exp(x), 0)");
+  expect(&f, mul(&f, masked(&f, ok, f.x), masked(&f, ok, f.x)), "where(label != -100, x, 0)^2");
+  expect(&f, sub(&f, masked(&f, ok, f.x), masked(&f, hot, fun(&f, GS_OP_NEG, f.y))),
+         "where(label != -100, x, 0) + where(label == index(H), y, 0)");
+  gs_arena_free(f.a);
+}
+
+Test(simplify, conditions_are_known_inside) {
+  fixture f = begin();
+  gs_id zero = num(&f, 0), high = gs_op2(f.g, GS_OP_MAX, f.x, zero), g = mul(&f, f.y, high);
+  gs_id above = gs_op2(f.g, GS_OP_GT, f.x, zero), tie = gs_op2(f.g, GS_OP_EQ, f.x, zero);
+  expect(&f, gs_where(f.g, above, mul(&f, g, num(&f, 2)), masked(&f, tie, g)),
+         "where(x > 0, 2*x*y, 0)");
+  gs_id label = integer(&f, "label", f.T), ok = gs_op2(f.g, GS_OP_NE, label, num(&f, -100));
+  gs_node at = {.op = GS_OP_AT, .nargs = 3, .arg = {f.x, label, ok}, .dim = {f.H}};
+  expect(&f, masked(&f, ok, gs_apply(f.g, &at, NULL)), "at(x, H, label, label != -100)");
+  at.nargs = 2;
+  expect(&f, masked(&f, ok, gs_apply(f.g, &at, NULL)), "at(x, H, label, label != -100)");
+  gs_arena_free(f.a);
+}
+
+/* gs.round(e, "f32") computes e as written, though a cheaper form is known. */
+Test(simplify, what_is_rounded_stays_as_written) {
+  fixture f = begin();
+  gs_id q = quo(&f, f.x, mul(&f, f.r, f.c)), e = add(&f, mul(&f, f.x, f.y), mul(&f, f.x, f.w));
+  expect(&f, e, "x*(y + w)");
+  gs_node r = {.op = GS_OP_ROUND, .nargs = 1, .arg = {q}, .to = GS_F32};
+  expect(&f, q, "x*1/(r*c)");
+  expect(&f, gs_apply(f.g, &r, NULL), "round(x/(r*c), f32)");
+  r.arg[0] = e;
+  r.to = GS_BF16;
+  expect(&f, gs_apply(f.g, &r, NULL), "round(x*w + x*y, bf16)");
+  r.arg[0] = add(&f, e, num(&f, 1));
+  expect(&f, gs_apply(f.g, &r, NULL), "round(x*(y + w) + 1, bf16)");
+  gs_arena_free(f.a);
+}
+
+Test(simplify, sum_over_a_onehot_is_a_gather) {
+  fixture f = begin();
+  gs_id label = integer(&f, "label", f.T), ok = gs_op2(f.g, GS_OP_NE, label, num(&f, -100));
+  gs_id hot = gs_op2(f.g, GS_OP_EQ, index_of(&f, f.H), label);
+  const char *inside = "at(x, H, label, label < 100 and label >= 0)";
+  expect(&f, sum(&f, masked(&f, hot, f.x), f.H), inside);
+  expect(&f, sum(&f, mul(&f, fun(&f, GS_OP_REAL, hot), f.x), f.H), inside);
+  expect(&f, sum(&f, masked(&f, gs_op2(f.g, GS_OP_AND, ok, hot), f.x), f.H),
+         "at(x, H, label, label != -100 and label < 100 and label >= 0)");
+  expect(&f, sum(&f, fun(&f, GS_OP_REAL, hot), f.H), "label < 100 and label >= 0");
+  gs_arena_free(f.a);
+}
+
+Test(simplify, sums_of_sums_and_of_products) {
+  fixture f = begin();
+  expect(&f, sum(&f, sum(&f, mul(&f, f.x, f.y), f.H), f.T), "sum(x*y, T, H)");
+  expect(&f, sum(&f, mul(&f, mul(&f, f.r, f.x), f.c), f.H), "r*c*sum(x, H)");
+  gs_id high = gs_reduce(f.g, GS_OP_RMAX, f.x, (gs_dims)1 << f.H);
+  expect(&f, gs_reduce(f.g, GS_OP_RMAX, high, (gs_dims)1 << f.T), "max(x, T, H)");
+  gs_arena_free(f.a);
+}
+
+/* (c*g)^2 is small where c*g is; c^2*g^2 overflows where g does. */
+Test(simplify, squares_of_products_stay) {
+  fixture f = begin();
+  gs_id g = mul(&f, f.c, f.x), square = mul(&f, g, g);
+  expect(&f, sum(&f, square, f.H), "sum((x*c)^2, H)");
+  expect(&f, mul(&f, square, f.r), "r*(x*c)^2");
+  gs_id eps = gs_op1(f.g, GS_OP_SIGMOID, sum(&f, f.x, f.H));
+  expect(&f, quo(&f, square, mul(&f, eps, f.c)), "x^2*c/sigmoid(sum(x, H))");
+  gs_arena_free(f.a);
+}
+
+Test(simplify, gathers_along_an_index_are_slices) {
+  fixture f = begin();
+  gs_node by = {.op = GS_OP_SUM_BY, .nargs = 2, .arg = {f.q, index_of(&f, f.D)}, .dim = {f.D, f.h}};
+  expect(&f, gs_apply(f.g, &by, NULL), "slice(q, D, h, 0)");
+  gs_id less = gs_op2(f.g, GS_OP_LT, index_of(&f, f.D), num(&f, 5));
+  by.arg[0] = masked(&f, less, f.q);
+  expect(&f, gs_apply(f.g, &by, NULL), "slice(q, D, h, 0)");
+  gs_node at = {.op = GS_OP_AT, .nargs = 2, .dim = {f.D}};
+  at.arg[0] = f.q;
+  at.arg[1] = gs_op2(f.g, GS_OP_ADD, index_of(&f, f.h), num(&f, 4));
+  expect(&f, gs_apply(f.g, &at, NULL), "slice(q, D, h, 4)");
+  gs_arena_free(f.a);
+}
+
 /* ---- random graphs ---- */
 
 /* A large bound means that a comparison hangs by a bit, and may fall the other way. */

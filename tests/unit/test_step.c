@@ -420,7 +420,7 @@ Test(step, fields_that_would_be_ignored_are_refused) {
       {"\"quantization_config\": {\"bits\": 4},", "quantization_config"},
       {"\"attention_dropout\": 0.1,", "attention_dropout"},
       {"\"logit_scale\": 0.5,", "logit_scale"},
-      {"\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0},", "dynamic"},
+      {"\"rope_scaling\": {\"type\": \"ntk2\", \"factor\": 2.0},", "ntk2"},
       {"\"rope_scaling\": {\"rope_type\": \"linear\"},", "factor"},
       {"\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"mscale\": 2},", "mscale"},
       {"\"auto_map\": {},", "auto_map"},

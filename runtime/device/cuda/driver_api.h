@@ -48,6 +48,8 @@ enum { GS_CU_STREAM_NON_BLOCKING = 1, GS_CU_CAPTURE_RELAXED = 2 };
   F(context_retain, "cuDevicePrimaryCtxRetain", (gs_cu_context * c, gs_cu_device d))               \
   F(context_release, "cuDevicePrimaryCtxRelease_v2", (gs_cu_device d))                             \
   F(context_set, "cuCtxSetCurrent", (gs_cu_context c))                                             \
+  F(context_get, "cuCtxGetCurrent", (gs_cu_context * c))                                           \
+  F(context_device, "cuCtxGetDevice", (gs_cu_device * d))                                          \
   F(stream_create, "cuStreamCreate", (gs_cu_stream * s, unsigned flags))                           \
   F(stream_destroy, "cuStreamDestroy_v2", (gs_cu_stream s))                                        \
   F(stream_sync, "cuStreamSynchronize", (gs_cu_stream s))                                          \

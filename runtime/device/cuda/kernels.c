@@ -56,22 +56,47 @@ static gs_status keep_func(gs_cuda *m, gs_func *f) {
   return GS_OK;
 }
 
-static gs_status load_func(gs_cuda *m, const gs_kernel *k, const gs_jit_code *c, gs_error *err) {
-  int major, minor;
-  gs_func *f = make_func(k);
-  if (!f || !f->entry || !f->kinds) {
-    free_func(m, f);
-    return gs_fail(err, GS_ERR_MEMORY, "no memory for kernel %s", k->entry);
-  }
-  gs_jit_version(m->jit, &major, &minor);
+static int load_module(gs_cuda *m, gs_func *f, const gs_jit_code *c) {
   int code = m->driver.api.module_load(&f->module, c->data);
-  if (code == GS_CU_OK) code = m->driver.api.module_function(&f->function, f->module, k->entry);
+  if (code == GS_CU_OK) code = m->driver.api.module_function(&f->function, f->module, f->entry);
+  if (code != GS_CU_OK && f->module) m->driver.api.module_unload(f->module);
+  if (code != GS_CU_OK) f->module = NULL;
+  return code;
+}
+
+static gs_status fail_load(gs_cuda *m, const gs_func *f, int code, const char *file,
+                           gs_error *err) {
+  return gs_cuda_fail(m, code, err, "loading kernel %s (%s, by %s; driver for CUDA %d.%d)%s%s",
+                      f->entry, m->target, gs_jit_build(m->jit), m->driver.version / 1000,
+                      m->driver.version % 1000 / 10,
+                      file ? "\nIt was compiled again after the kept one was refused: " : "",
+                      file ? file : "");
+}
+
+/* Code of the cache that the driver refuses is compiled again, once. */
+static gs_status load_code(gs_cuda *m, gs_func *f, const gs_jit_source *s, const gs_jit_code *c,
+                           gs_error *err) {
+  int code = load_module(m, f, c);
+  if (code == GS_CU_OK) return GS_OK;
+  if (!c->file) return fail_load(m, f, code, NULL, err);
+  gs_jit_source again = *s;
+  gs_jit_code fresh;
+  again.again = true;
+  gs_status st = gs_jit_compile(m->jit, &again, &fresh, err);
+  if (st != GS_OK) return st;
+  code = load_module(m, f, &fresh);
+  gs_jit_code_free(&fresh);
+  return code == GS_CU_OK ? GS_OK : fail_load(m, f, code, c->file, err);
+}
+
+static gs_status load_func(gs_cuda *m, const gs_kernel *k, const gs_jit_source *s,
+                           const gs_jit_code *c, gs_error *err) {
+  gs_func *f = make_func(k);
   gs_status st = GS_OK;
-  if (code != GS_CU_OK)
-    st = gs_cuda_fail(m, code, err, "loading kernel %s (%s, by NVRTC %d.%d; driver for CUDA %d.%d)",
-                      k->entry, m->target, major, minor, m->driver.version / 1000,
-                      m->driver.version % 1000 / 10);
-  else if (keep_func(m, f) != GS_OK)
+  if (!f || !f->entry || !f->kinds)
+    st = gs_fail(err, GS_ERR_MEMORY, "no memory for kernel %s", k->entry);
+  if (st == GS_OK) st = load_code(m, f, s, c, err);
+  if (st == GS_OK && keep_func(m, f) != GS_OK)
     st = gs_fail(err, GS_ERR_MEMORY, "no memory for kernel %s", k->entry);
   if (st != GS_OK) free_func(m, f);
   return st;
@@ -112,7 +137,7 @@ static gs_status compile_new(gs_cuda *m, const gs_kernel **fresh, int n, gs_erro
                                  .entry = fresh[i]->entry,
                                  .arch = m->target};
   st = gs_jit_compile_many(m->jit, sources, n, m->compile_jobs, code, err);
-  for (int i = 0; i < n && st == GS_OK; i++) st = load_func(m, fresh[i], &code[i], err);
+  for (int i = 0; i < n && st == GS_OK; i++) st = load_func(m, fresh[i], &sources[i], &code[i], err);
 done:
   for (int i = 0; code && i < n; i++) gs_jit_code_free(&code[i]);
   free(code);

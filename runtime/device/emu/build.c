@@ -138,6 +138,33 @@ static gs_status write_unit(const char *dir, const gs_kernel *const *k, int n, i
 
 /* ---- failures ---- */
 
+void emu_origin(const char *text, int line, char *out, size_t cap) {
+  int at = 1, from = 0, number = 0;
+  char file[128] = "", name[128];
+  for (const char *p = text; p && *p && at < line; at++) {
+    int n;
+    if (sscanf(p, "#line %d \"%127[^\"\n]\"", &n, name) == 2) {
+      from = at, number = n;
+      memcpy(file, name, sizeof file);
+    }
+    p = strchr(p, '\n');
+    if (p) p++;
+  }
+  snprintf(out, cap, "%s", "");
+  if (from) snprintf(out, cap, " (%s:%d)", file, number + line - from - 1);
+}
+
+/* Where the log's first error comes from, if from a layer's file. */
+static void error_origin(const char *log, const gs_kernel *bad, char *out, size_t cap) {
+  char start[300];
+  int len = snprintf(start, sizeof start, "%s.cu:", bad->entry);
+  const char *at = strstr(log, start), *error = strstr(log, "error:");
+  for (const char *next = at; next && error && next < error; next = strstr(next + 1, start))
+    at = next;
+  snprintf(out, cap, "%s", "");
+  if (at) emu_origin(bad->text, atoi(at + len), out, cap);
+}
+
 /* The kernel that the log's first error is in. */
 static const gs_kernel *culprit(const char *log, const gs_kernel *const *k, int n) {
   const char *at = strstr(log, "error:");
@@ -168,9 +195,12 @@ static gs_status fail_unit(const emu *e, const char *dir, int unit, const gs_ker
     snprintf(path, sizeof path, "%s.cu", bad->entry);
     write_text(kept, path, bad->text, strlen(bad->text), NULL);
   }
+  char origin[160];
+  error_origin(log ? log : "", bad, origin, sizeof origin);
   gs_fail(err, GS_ERR_COMPILE,
-          "kernel %s does not compile with %s (its text is kept as %s/%s.cu):\n%.2500s", bad->entry,
-          e->compiler, kept, bad->entry, log && len ? log : "(the compiler said nothing)");
+          "kernel %s%s does not compile with %s (its text is kept as %s/%s.cu):\n%.2500s",
+          bad->entry, origin, e->compiler, kept, bad->entry,
+          log && len ? log : "(the compiler said nothing)");
   free(log);
   return GS_ERR_COMPILE;
 }

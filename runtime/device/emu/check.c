@@ -29,17 +29,18 @@ void emu_report(fiber *f, int line, const char *fmt, ...) {
   worker *w = f->w;
   emu *e = w->e;
   const gs_func *k = w->job->f;
-  char what[1024], source[512];
+  char what[1024], source[512], origin[160];
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(what, sizeof what, fmt, ap);
   va_end(ap);
   quote(source, sizeof source, k->text, line);
+  emu_origin(k->text, line, origin, sizeof origin);
   pthread_mutex_lock(&e->mutex);
   if (!e->reported) {
     e->reported = true;
-    gs_fail(&e->report, GS_ERR_CHECK, "kernel %s, line %d, block %lld, thread %d: %s\n  %d | %s",
-            k->entry, line, f->t.bid, f->t.tid, what, line, source);
+    gs_fail(&e->report, GS_ERR_CHECK, "kernel %s, line %d%s, block %lld, thread %d: %s\n  %d | %s",
+            k->entry, line, origin, f->t.bid, f->t.tid, what, line, source);
   }
   pthread_mutex_unlock(&e->mutex);
   atomic_store(&w->job->failed, true);
@@ -313,6 +314,12 @@ static float checked_block(gs_emu_thread *t, float v, int op, int line) {
   same_place(f, f->w->arrived, &f->w->line, line, "collective");
   return emu_block(t, v, op, line);
 }
+static unsigned checked_exchange(gs_emu_thread *t, unsigned v, int distance, int line) {
+  fiber *f = (fiber *)t;
+  if (refuse(t, "a collective", line)) return v;
+  same_place(f, f->warp->arrived, &f->warp->line, line, "collective");
+  return emu_exchange(t, v, distance, line);
+}
 static void checked_shared_full(gs_emu_thread *t, const char *name, int line) {
   if (!refuse(t, "shared memory", line)) emu_shared_full(t, name, line);
 }
@@ -322,6 +329,7 @@ const gs_emu_runtime emu_checked_runtime = {
     .syncwarp = checked_syncwarp,
     .group = checked_group,
     .block = checked_block,
+    .exchange = checked_exchange,
     .shared_full = checked_shared_full,
     .global = global_access,
     .local = shared_access,

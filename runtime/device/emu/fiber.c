@@ -256,6 +256,22 @@ ON_FIBER float emu_group(gs_emu_thread *t, float v, int op, int lanes, int line)
   return p->out[lanes == 32 ? 0 : f->lane];
 }
 
+/* The value of lane ^ distance. */
+ON_FIBER unsigned emu_exchange(gs_emu_thread *t, unsigned v, int distance, int line) {
+  fiber *f = (fiber *)t;
+  warp *p = f->warp;
+  memcpy(&p->in[f->lane], &v, sizeof v);
+  if (++p->arrived < 32) {
+    wait(f, &p->gen, 'c', line);
+  } else {
+    memcpy(p->out, p->in, sizeof p->out);
+    p->arrived = 0;
+    p->gen++;
+  }
+  memcpy(&v, &p->out[f->lane ^ distance], sizeof v);
+  return v;
+}
+
 static float block_tree(int op, float *v, int threads) {
   static const float identity[] = {0.0f, -__builtin_inff(), __builtin_inff()};
   int n = threads / 32;
@@ -294,6 +310,7 @@ const gs_emu_runtime emu_plain_runtime = {
     .syncwarp = emu_syncwarp,
     .group = emu_group,
     .block = emu_block,
+    .exchange = emu_exchange,
     .shared_full = emu_shared_full,
 };
 

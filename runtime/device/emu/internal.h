@@ -169,6 +169,9 @@ typedef struct emu {
 } emu;
 
 /* build.c */
+/* Whether line `line` of a kernel's text comes from a layer's file, as its #line directives say:
+ * writes " (FILE:LINE)" into out; else "". */
+void emu_origin(const char *text, int line, char *out, size_t cap);
 gs_status emu_find_compiler(emu *e, gs_error *err);
 gs_status emu_compile(gs_device *d, const gs_kernel *const *k, int n, gs_func **out, gs_error *err);
 void emu_free_funcs(emu *e);
@@ -203,6 +206,7 @@ void emu_fibers_free(worker *w);
 extern const gs_emu_runtime emu_plain_runtime;
 float emu_group(gs_emu_thread *t, float v, int op, int lanes, int line);
 float emu_block(gs_emu_thread *t, float v, int op, int line);
+unsigned emu_exchange(gs_emu_thread *t, unsigned v, int distance, int line);
 void emu_sync(gs_emu_thread *t, int line);
 void emu_syncwarp(gs_emu_thread *t, int line);
 void emu_shared_full(gs_emu_thread *t, const char *name, int line);

@@ -5,7 +5,7 @@ return gs.layer "cross_entropy_no_hot" {
   doc    = "loss = logsumexp(logits) - logits[label]",
   dims   = { "T", "V" },
   logits = gs.input { "T", "V" },
-  label  = gs.input { "T", type = "i32" },
+  label  = gs.input { "T", type = "i32", range = { 0, "V" }, also = { -100 } },
   ignore = gs.option(-100),
   outputs = { loss = "f32" },
   inplace = { dlogits = "logits" },

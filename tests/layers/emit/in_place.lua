@@ -8,7 +8,7 @@ return gs.kernel "in_place" {
   x = gs.input { "T", "N", "D" },
   r = gs.input { "T", "N", "D" },
   z = gs.input { "T", "N", "D" },
-  i = gs.input { "T", type = "i32" },
+  i = gs.input { "T", type = "i32", range = { 0, "T" } },
   u = gs.input { "T", "D" },
   inplace = { y = "x", q = "r", g = "z", n = "u" },
   outputs = { "y", "q", "g", "n" },

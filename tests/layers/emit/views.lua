@@ -7,7 +7,7 @@ return gs.kernel "views" {
   outer = { "T", "V" },
   x   = gs.input { "T", "N", "D" },
   c   = gs.input { "T", "h" },
-  i   = gs.input { "T", type = "i32" },
+  i   = gs.input { "T", type = "i32", range = { 0, "V" } },
   tab = gs.input { "V", "D" },
   outputs = { "y", "z", "s", "k", "part" },
 

@@ -1,4 +1,4 @@
--- expect: 4: dims: the size of 'h', "D/2", names an unknown dim
+-- expect: 5: dims: the size of 'h', "D/2", names neither a dim nor an option that is known
 local gs = require "gradsmith"
 
 return gs.layer "derived_unknown" {

@@ -1,4 +1,4 @@
--- expect: 4: dims: 'T' is there twice
+-- expect: 5: dims: 'T' is there twice
 local gs = require "gradsmith"
 
 return gs.layer "dim_twice" {

@@ -1,4 +1,4 @@
--- expect: 13: backward returns 'v', which is not an input; did you mean 'w'?
+-- expect: 14: backward returns 'v', which is not an input; did you mean 'w'?
 local gs = require "gradsmith"
 
 return gs.layer "extra_gradient" {

@@ -1,4 +1,4 @@
--- expect: 4: inplace: 'q' is neither an input nor an incoming gradient
+-- expect: 8: inplace: 'q' is neither an input nor an incoming gradient
 local gs = require "gradsmith"
 
 return gs.layer "inplace" {

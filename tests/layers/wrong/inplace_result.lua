@@ -1,4 +1,4 @@
--- expect: 4: inplace: 'dy' is neither an output nor a gradient
+-- expect: 8: inplace: 'dy' is neither an output nor a gradient
 local gs = require "gradsmith"
 
 return gs.layer "inplace_result" {

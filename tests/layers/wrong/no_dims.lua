@@ -1,4 +1,4 @@
--- expect: 4: dims is missing
+-- expect: 5: dims is missing
 local gs = require "gradsmith"
 
 return gs.layer "no_dims" {

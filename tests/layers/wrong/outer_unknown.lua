@@ -1,4 +1,4 @@
--- expect: 4: outer: unknown dim 't'; did you mean 'T'?
+-- expect: 8: outer: unknown dim 't'; did you mean 'T'?
 local gs = require "gradsmith"
 
 return gs.layer "outer_unknown" {

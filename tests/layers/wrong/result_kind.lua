@@ -1,4 +1,4 @@
--- expect: 9: y is a string; a value or a number is wanted || 13: the gradient of 'x' is a boolean
+-- expect: 10: 'y' is a string; a value or a number is wanted || 14: the gradient of 'x' is a boolean
 local gs = require "gradsmith"
 
 return gs.layer "result_kind" {

@@ -1,4 +1,4 @@
--- expect: 9: output 'x' has the name of an input: use another
+-- expect: 10: output 'x' has the name of an input: use another
 local gs = require "gradsmith"
 
 return gs.layer "same_name" {

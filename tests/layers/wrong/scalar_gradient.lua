@@ -1,4 +1,4 @@
--- expect: 14: backward returns 'eps', which has no gradient (it is a scalar)
+-- expect: 15: backward returns 'eps', which has no gradient (it is a scalar)
 local gs = require "gradsmith"
 
 return gs.layer "scalar_gradient" {

@@ -1,4 +1,4 @@
--- expect: 6: unknown type 'bf61'; did you mean 'bf16'? || 4: outputs: unknown type 'f23' of 'y'; did you mean 'f32'?
+-- expect: 6: unknown type 'bf61'; did you mean 'bf16'? || 8: outputs: unknown type 'f23' of 'y'; did you mean 'f32'?
 local gs = require "gradsmith"
 
 return gs.layer "wrong_type" {

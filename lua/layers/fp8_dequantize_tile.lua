@@ -1,0 +1,3 @@
+-- fp8_dequantize_tile: numbers from FP8 codes (e4m3) with a scale for each 128x128 tile.
+-- The product is formed in f32 and rounded once; fp8_quantize is the inverse.
+return require("layers.lib.scales").dequantizer("fp8_dequantize_tile", 3, "e4m3")

@@ -1,0 +1,127 @@
+// prelude_lint.h: the prelude's interface (templates/README.md) as declarations, for `gradsmith
+// lint`.
+//
+// Nothing here runs: libclang parses a kernel's text behind this, and what lint looks for is a
+// function of its own name (gs_here_tid, gs_meet_block ...) or an attribute. Parameters carry what
+// they are as an annotation; a kernel's threads and barrier_free are constants beside it.
+
+typedef float f32;
+typedef int i32;
+typedef long long i64;
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned gs_u32;
+struct bf16 { unsigned short bits; };
+struct f16 { unsigned short bits; };
+struct e4m3 { unsigned char bits; };
+struct e5m2 { unsigned char bits; };
+struct e8m0 { unsigned char bits; };
+
+#define GS_KERNEL(name, threads, barrier_free, ...)                                                \
+  enum : int { name##_threads = (threads), name##_free = (barrier_free) };                         \
+  extern "C" void name(__VA_ARGS__)
+#define GS_IN(type, x) __attribute__((annotate("in " #type))) const type *x
+#define GS_OUT(type, x) __attribute__((annotate("out " #type))) type *x
+#define GS_INOUT(type, x) __attribute__((annotate("inout " #type))) type *x
+#define GS_STEP(x) __attribute__((annotate("step f32"))) const f32 *x
+#define GS_DIM(x) __attribute__((annotate("dim i64"))) const i64 x
+#define GS_STRIDE(x) __attribute__((annotate("stride i64"))) const i64 x
+#define GS_NUM(x) __attribute__((annotate("num f32"))) const f32 x
+#define GS_FN inline
+#define GS_CONST static constexpr
+#define GS_TABLE(name, count) static constexpr f32 name[count]
+#define GS_SHARED(type, name, count) __attribute__((annotate("shared"))) type name[count]
+#define GS_UNROLL
+
+int gs_here_tid();
+int gs_here_lane();
+int gs_here_warp();
+i64 gs_here_bid();
+i64 gs_here_nblocks();
+#define GS_TID gs_here_tid()
+#define GS_LANE gs_here_lane()
+#define GS_WARP gs_here_warp()
+#define GS_BID gs_here_bid()
+#define GS_NBLOCKS gs_here_nblocks()
+
+void gs_meet_sync();
+void gs_meet_syncwarp();
+f32 gs_meet_block(f32 v, f32 *scratch);
+f32 gs_meet_warp(f32 v);
+f32 gs_meet_group(int n, f32 v);
+f32 gs_meet_exchange(f32 v, int n);
+i64 gs_meet_exchange(i64 v, int n);
+#define GS_SYNC() gs_meet_sync()
+#define GS_SYNCWARP() gs_meet_syncwarp()
+#define GS_BLOCK_SUM(v, s) gs_meet_block(v, s)
+#define GS_BLOCK_MAX(v, s) gs_meet_block(v, s)
+#define GS_BLOCK_MIN(v, s) gs_meet_block(v, s)
+#define GS_WARP_SUM(v) gs_meet_warp(v)
+#define GS_WARP_MAX(v) gs_meet_warp(v)
+#define GS_WARP_MIN(v) gs_meet_warp(v)
+#define GS_GROUP_SUM(n, v) gs_meet_group(n, v)
+#define GS_GROUP_MAX(n, v) gs_meet_group(n, v)
+#define GS_GROUP_MIN(n, v) gs_meet_group(n, v)
+#define GS_EXCHANGE(v, n) gs_meet_exchange(v, n)
+
+// ---- elements ----
+
+template <class T> f32 gs_to_f32(T v);
+template <class T> f32 gs_get(const T *x, i64 i);
+template <class T> void gs_put(T *y, i64 i, f32 v);
+template <class T> i64 gs_geti(const T *x, i64 i);
+template <class T, class I> void gs_puti(T *y, i64 i, I v);
+template <int N, class T> void gs_load(f32 (&out)[N], const T *x, i64 i);
+template <int N, class T> void gs_store(T *y, i64 i, const f32 (&v)[N]);
+template <int N, class I, class T> void gs_loadi(I (&out)[N], const T *x, i64 i);
+template <int N, class I, class T> void gs_storei(T *y, i64 i, const I (&v)[N]);
+template <int N, class T> void gs_load_upto(f32 (&out)[N], const T *x, i64 i, int n);
+template <int N, class T> void gs_store_upto(T *y, i64 i, const f32 (&v)[N], int n);
+template <int N, class I, class T> void gs_loadi_upto(I (&out)[N], const T *x, i64 i, int n);
+template <int N, class I, class T> void gs_storei_upto(T *y, i64 i, const I (&v)[N], int n);
+f32 gs_step(const f32 *v);
+
+// ---- arithmetic ----
+
+constexpr f32 gs_inf = __builtin_inff();
+#define GS_INF gs_inf
+f32 gs_exp(f32 v);
+f32 gs_expm1(f32 v);
+f32 gs_log(f32 v);
+f32 gs_log1p(f32 v);
+f32 gs_sqrt(f32 v);
+f32 gs_rsqrt(f32 v);
+f32 gs_tanh(f32 v);
+f32 gs_sigmoid(f32 v);
+f32 gs_softplus(f32 v);
+f32 gs_sin(f32 v);
+f32 gs_cos(f32 v);
+f32 gs_erf(f32 v);
+f32 gs_floor(f32 v);
+f32 gs_abs(f32 v);
+f32 gs_min(f32 a, f32 b);
+f32 gs_max(f32 a, f32 b);
+f32 gs_pow(f32 a, f32 b);
+f32 gs_div(f32 a, f32 b);
+f32 gs_fma(f32 a, f32 b, f32 c);
+f32 gs_round_bf16(f32 v);
+f32 gs_round_f16(f32 v);
+f32 gs_round_e4m3(f32 v);
+f32 gs_round_e5m2(f32 v);
+f32 gs_round_e8m0(f32 v);
+f32 gs_round_rand_bf16(f32 v, f32 r);
+f32 gs_round_rand_f16(f32 v, f32 r);
+f32 gs_round_rand_e4m3(f32 v, f32 r);
+f32 gs_round_rand_e5m2(f32 v, f32 r);
+f32 gs_rand(i64 index, i64 site, i64 seed);
+
+// ---- integers ----
+
+i64 gs_integer(f32 v);
+int gs_integer32(f32 v);
+template <class I> I gs_within(I v, I lo, I hi);
+template <class I, class N> I gs_inside(I i, N n);
+template <class A, class B> decltype(A() + B()) gs_quotient(A a, B b);
+template <class A, class B> decltype(A() + B()) gs_remainder(A a, B b);
+template <int N> int gs_bucket(const f32 (&table)[N], f32 v);
+template <int N, class I> f32 gs_lookup(const f32 (&table)[N], I i);
