@@ -35,4 +35,4 @@ install_packages() {
 # What every build needs.
 build_packages="cmake cmake ninja ninja-build cc gcc clang++ clang c++ g++ \
   /usr/include/lua5.4/lua.h liblua5.4-dev /usr/include/jansson.h libjansson-dev /usr/include/sha2.h libmd-dev \
-  /usr/include/pcre2.h libpcre2-dev /usr/include/utf8proc.h libutf8proc-dev /usr/lib/*/libopenblas.so.0 libopenblas0-pthread"
+  /usr/include/pcre2.h libpcre2-dev /usr/include/utf8proc.h libutf8proc-dev /usr/include/sqlite3.h libsqlite3-dev /usr/lib/*/libopenblas.so.0 libopenblas0-pthread"

@@ -4,8 +4,9 @@
 #ifndef GS_EMU_ABI_H
 #define GS_EMU_ABI_H
 
-#define GS_EMU_ABI 1
+#define GS_EMU_ABI 2
 
+enum { GS_EMU_CLUSTER = 8 };                     /* the most blocks of a cluster */
 enum { GS_EMU_SUM, GS_EMU_MAX, GS_EMU_MIN }; /* collectives */
 enum { GS_EMU_READ = 1, GS_EMU_WRITE = 2 };  /* accesses */
 
@@ -21,7 +22,7 @@ typedef struct gs_emu_arg {
 typedef struct gs_emu_thread {
   const struct gs_emu_runtime *rt;
   long long bid, nblocks;
-  int tid;
+  int tid, rank; /* in the block; of the block in its cluster */
   unsigned shared_used, shared_limit; /* bytes handed out by GS_SHARED so far, and at most */
   int nshared;                        /* checked: arrays declared so far */
   char *shared;                       /* the block's shared memory */
@@ -40,11 +41,16 @@ typedef struct gs_emu_runtime {
                   int line);
   void *(*local)(gs_emu_thread *t, int array, long long index, int size, int access, int line);
   int (*declare)(gs_emu_thread *t, const char *name, int size, long long count, int line);
+  /* Clusters: a barrier of all its blocks; from this block's shared memory to that of another. */
+  void (*cluster_sync)(gs_emu_thread *t, int line);
+  long long (*peer)(gs_emu_thread *t, int rank, int line); /* plain: bytes to add */
+  void *(*remote)(gs_emu_thread *t, int array, int rank, long long index, int size, int access,
+                  int line); /* checked */
 } gs_emu_runtime;
 
 /* What a compiled kernel exports under its entry name. */
 typedef struct gs_emu_entry {
-  int abi, threads, barrier_free, checked;
+  int abi, threads, barrier_free, checked, cluster;
   const char *params; /* the text of the parameter list */
   void (*one)(gs_emu_thread *t, const gs_emu_arg *args);
   /* Plain barrier-free kernels: blocks [lo, hi), each a loop over its threads. */

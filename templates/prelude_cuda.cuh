@@ -29,6 +29,13 @@ struct e8m0 {
 // At least one block a processor: said so that ptxas never spills a register to fit one more.
 #define GS_KERNEL(name, threads, barrier_free, ...)                                                \
   extern "C" __global__ void __launch_bounds__(threads, 1) name(__VA_ARGS__)
+// A cluster's blocks share a row.
+#define GS_KERNEL_CLUSTER(name, threads, blocks, cluster, ...)                                     \
+  extern "C" __global__ void __cluster_dims__(cluster, 1, 1)                                       \
+      __launch_bounds__(threads, blocks) name(__VA_ARGS__)
+// As many blocks a processor: the caller knows that their registers suffice.
+#define GS_KERNEL_MANY(name, threads, blocks, barrier_free, ...)                                   \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 #define GS_IN(type, x) const type *__restrict__ x
 #define GS_OUT(type, y) type *__restrict__ y
 #define GS_INOUT(type, z) type *z
@@ -39,7 +46,7 @@ struct e8m0 {
 #define GS_FN __device__ __forceinline__
 #define GS_CONST static __constant__ const
 #define GS_TABLE(name, count) static __device__ const f32 name[count]
-#define GS_TABLE_AT(table, i) __ldg(&(table)[i])
+#define GS_TABLE_AT(table, i) ((table)[i])
 
 #define GS_TID ((int)threadIdx.x)
 #define GS_BID ((i64)blockIdx.x)
@@ -48,6 +55,9 @@ struct e8m0 {
 #define GS_WARP ((int)(threadIdx.x >> 5))
 
 #define GS_SHARED(type, name, count) __shared__ __align__(16) type name[count]
+// Shared memory beyond what is static: `count` elements from byte `at`, a multiple of 16.
+extern __shared__ __align__(128) unsigned char gs_dynamic[];
+#define GS_DYNAMIC(type, name, at, count) type *const name = (type *)(gs_dynamic + (at))
 #define GS_SYNC() __syncthreads()
 #define GS_SYNCWARP() __syncwarp()
 #define GS_UNROLL _Pragma("unroll")
@@ -217,6 +227,15 @@ GS_FN f32 gs_either(f32 v, f32 r, int drop, unsigned least, f32 unit, f32 units,
 GS_FN f32 gs_round_rand_bf16(f32 v, f32 r) {
   return gs_either(v, r, 16, 0u, 1.0f, 1.0f, 0x7f800000u);
 }
+// A random number as its 24 bits: the same as its f32, with no way there and back.
+struct gs_drawn {
+  unsigned bits;
+  GS_FN operator f32() const { return (f32)bits * 5.96046448e-8f; }
+};
+GS_FN f32 gs_round_rand_bf16(f32 v, gs_drawn r) {
+  const unsigned u = __float_as_uint(v), w = (u + (r.bits >> 8)) & 0xffff0000u;
+  return (u & 0x7fffffffu) > 0x7f800000u ? v : __uint_as_float(w);
+}
 GS_FN f32 gs_round_rand_f16(f32 v, f32 r) {
   const f32 w = gs_either(v, r, 13, 0x38800000u, 5.96046448e-8f, 16777216.0f, 0x7f800000u);
   return gs_abs(w) >= 65536.0f ? w * GS_INF : w;
@@ -241,11 +260,11 @@ GS_FN unsigned gs_mix2(unsigned x) {
   x = (x ^ x >> 15) * 0xd35a2d97u;
   return x ^ x >> 15;
 }
-GS_FN f32 gs_rand(i64 index, i64 site, i64 seed) {
+GS_FN gs_drawn gs_rand(i64 index, i64 site, i64 seed) {
   const unsigned k0 = gs_mix3((unsigned)seed ^ 0x9e3779b9u), k1 = gs_mix3((unsigned)site + k0);
   const unsigned low = (unsigned)index, high = (unsigned)((unsigned long long)index >> 32);
   const unsigned bits = gs_mix2(gs_mix3(low + k0) ^ (high * 0x9e3779b9u + k1));
-  return (f32)(bits >> 8) * 5.96046448e-8f;
+  return gs_drawn{bits >> 8};
 }
 
 // ---- integers: `int` where the values are known to fit, else i64 ----
@@ -325,6 +344,60 @@ template <> struct gs_pack<2> { typedef unsigned short type; };
 template <> struct gs_pack<4> { typedef unsigned type; };
 template <> struct gs_pack<8> { typedef uint2 type; };
 template <> struct gs_pack<16> { typedef uint4 type; };
+// Elements of a vector to f32 and back: by words of two or four where the machine can.
+template <class T, int N> struct gs_words {
+  static GS_FN f32 get(const T (&e)[N], const unsigned *, int j) { return gs_to_f32(e[j]); }
+  static GS_FN void put(T (&e)[N], unsigned *, const f32 *v) {
+    GS_UNROLL for (int j = 0; j < N; j++) e[j] = gs_round<T>::from(v[j]);
+  }
+};
+template <int N> struct gs_words<bf16, N> {
+  static GS_FN f32 get(const bf16 (&e)[N], const unsigned *w, int j) {
+    if (N == 1) return gs_to_f32(e[0]);
+    return __uint_as_float(j & 1 ? w[j / 2] & 0xffff0000u : w[j / 2] << 16);
+  }
+  static GS_FN void put(bf16 (&e)[N], unsigned *w, const f32 *v) {
+    if (N == 1) e[0] = gs_round<bf16>::from(v[0]);
+    GS_UNROLL for (int j = 0; j + 1 < N; j += 2)
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[j / 2]) : "f"(v[j + 1]), "f"(v[j]));
+  }
+};
+template <int N> struct gs_words<f16, N> {
+  static GS_FN f32 get(const f16 (&e)[N], const unsigned *, int j) { return gs_to_f32(e[j]); }
+  static GS_FN void put(f16 (&e)[N], unsigned *w, const f32 *v) {
+    if (N == 1) e[0] = gs_round<f16>::from(v[0]);
+    GS_UNROLL for (int j = 0; j + 1 < N; j += 2)
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w[j / 2]) : "f"(v[j + 1]), "f"(v[j]));
+  }
+};
+#if __CUDA_ARCH__ >= 890
+template <int N> struct gs_words<e4m3, N> {
+  static GS_FN f32 get(const e4m3 (&e)[N], const unsigned *, int j) { return gs_to_f32(e[j]); }
+  static GS_FN void put(e4m3 (&e)[N], unsigned *w, const f32 *v) {
+    unsigned short two[2];
+    if (N < 4) GS_UNROLL for (int j = 0; j < N; j++) e[j] = gs_round<e4m3>::from(v[j]);
+    GS_UNROLL for (int j = 0; j + 3 < N; j += 4) {
+      GS_UNROLL for (int k = 0; k < 2; k++)
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+            : "=h"(two[k]) : "f"(v[j + 2 * k + 1]), "f"(v[j + 2 * k]));
+      w[j / 4] = (unsigned)two[1] << 16 | two[0];
+    }
+  }
+};
+template <int N> struct gs_words<e5m2, N> {
+  static GS_FN f32 get(const e5m2 (&e)[N], const unsigned *, int j) { return gs_to_f32(e[j]); }
+  static GS_FN void put(e5m2 (&e)[N], unsigned *w, const f32 *v) {
+    unsigned short two[2];
+    if (N < 4) GS_UNROLL for (int j = 0; j < N; j++) e[j] = gs_round<e5m2>::from(v[j]);
+    GS_UNROLL for (int j = 0; j + 3 < N; j += 4) {
+      GS_UNROLL for (int k = 0; k < 2; k++)
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;"
+            : "=h"(two[k]) : "f"(v[j + 2 * k + 1]), "f"(v[j + 2 * k]));
+      w[j / 4] = (unsigned)two[1] << 16 | two[0];
+    }
+  }
+};
+#endif
 template <int N, class T> struct gs_vector {
   static constexpr int all = N * (int)sizeof(T);
   static constexpr int bytes = all < 16 ? all : 16;
@@ -334,7 +407,12 @@ template <int N, class T> struct gs_vector {
   union piece {
     pack p;
     T e[each];
+    unsigned w[bytes < 4 ? 1 : bytes / 4];
     __device__ __forceinline__ piece() {}
+    GS_FN void widen(f32 *v) const {
+      GS_UNROLL for (int j = 0; j < each; j++) v[j] = gs_words<T, each>::get(e, w, j);
+    }
+    GS_FN void narrow(const f32 *v) { gs_words<T, each>::put(e, w, v); }
   };
 };
 template <int N, class T> GS_FN void gs_load(f32 (&out)[N], const T *x, i64 i) {
@@ -343,8 +421,7 @@ template <int N, class T> GS_FN void gs_load(f32 (&out)[N], const T *x, i64 i) {
   for (int k = 0; k < N; k += V::each) {
     typename V::piece u;
     u.p = __ldg((const typename V::pack *)(x + i + k));
-#pragma unroll
-    for (int j = 0; j < V::each; j++) out[k + j] = gs_to_f32(u.e[j]);
+    u.widen(out + k);
   }
 }
 template <int N, class T> GS_FN void gs_load(f32 (&out)[N], T *x, i64 i) {
@@ -353,8 +430,7 @@ template <int N, class T> GS_FN void gs_load(f32 (&out)[N], T *x, i64 i) {
   for (int k = 0; k < N; k += V::each) {
     typename V::piece u;
     u.p = *(const typename V::pack *)(x + i + k);
-#pragma unroll
-    for (int j = 0; j < V::each; j++) out[k + j] = gs_to_f32(u.e[j]);
+    u.widen(out + k);
   }
 }
 template <int N, class T> GS_FN void gs_store(T *y, i64 i, const f32 (&v)[N]) {
@@ -362,10 +438,93 @@ template <int N, class T> GS_FN void gs_store(T *y, i64 i, const f32 (&v)[N]) {
 #pragma unroll
   for (int k = 0; k < N; k += V::each) {
     typename V::piece u;
-#pragma unroll
-    for (int j = 0; j < V::each; j++) u.e[j] = gs_round<T>::from(v[k + j]);
+    u.narrow(v + k);
     *(typename V::pack *)(y + i + k) = u.p;
   }
+}
+// N elements as they lie in memory, which take fewer registers than f32; unpacked anew at each use.
+template <int N, class T> struct gs_packed {
+  typename gs_vector<N, T>::pack part[N / gs_vector<N, T>::each];
+};
+template <int N, class T> GS_FN void gs_fetch(gs_packed<N, T> &out, const T *x, i64 i) {
+  typedef gs_vector<N, T> V;
+#pragma unroll
+  for (int k = 0; k < N; k += V::each)
+    out.part[k / V::each] = __ldg((const typename V::pack *)(x + i + k));
+}
+template <int N, class T> GS_FN void gs_fetch(gs_packed<N, T> &out, T *x, i64 i) {
+  typedef gs_vector<N, T> V;
+#pragma unroll
+  for (int k = 0; k < N; k += V::each)
+    out.part[k / V::each] = *(const typename V::pack *)(x + i + k);
+}
+// A vector that stays in registers is unpacked anew in each loop: with the same constants ptxas
+// would see the same values, and keep them all from one loop to the next, as f32. So each loop, by
+// its number, takes them from words that ptxas cannot know to be equal: zero, a mask, a selector.
+__constant__ unsigned gs_again[8][3] = {
+    {0u, 0xffff0000u, 0x1044u}, {0u, 0xffff0000u, 0x1044u}, {0u, 0xffff0000u, 0x1044u},
+    {0u, 0xffff0000u, 0x1044u}, {0u, 0xffff0000u, 0x1044u}, {0u, 0xffff0000u, 0x1044u},
+    {0u, 0xffff0000u, 0x1044u}, {0u, 0xffff0000u, 0x1044u}};
+template <int PASS, class T, int N> struct gs_anew {
+  static GS_FN void get(f32 *out, typename gs_vector<N, T>::piece &u) {
+    constexpr int words = gs_vector<N, T>::bytes / 4;
+    GS_UNROLL for (int j = 0; j < words; j++) u.w[j] ^= gs_again[PASS][0];
+    u.widen(out);
+  }
+};
+template <int PASS, int N> struct gs_anew<PASS, f32, N> { // is what it becomes
+  static GS_FN void get(f32 *out, typename gs_vector<N, f32>::piece &u) { u.widen(out); }
+};
+template <int PASS, int N> struct gs_anew<PASS, bf16, N> {
+  static GS_FN void get(f32 *out, typename gs_vector<N, bf16>::piece &u) {
+    if (sizeof(u) < 4) return u.widen(out);
+    GS_UNROLL for (int j = 0; j + 1 < gs_vector<N, bf16>::each; j += 2) {
+      out[j] = __uint_as_float(__byte_perm(u.w[j / 2], 0u, gs_again[PASS][2]));
+      out[j + 1] = __uint_as_float(u.w[j / 2] & gs_again[PASS][1]);
+    }
+  }
+};
+template <int PASS = 0, int N, class T>
+GS_FN void gs_unpack(f32 (&out)[N], const gs_packed<N, T> &packed) {
+  typedef gs_vector<N, T> V;
+#pragma unroll
+  for (int k = 0; k < N; k += V::each) {
+    typename V::piece u;
+    u.p = packed.part[k / V::each];
+    if (PASS == 0)
+      u.widen(out + k);
+    else
+      gs_anew<PASS, T, N>::get(out + k, u);
+  }
+}
+// Copies to shared memory that go on while the thread does other work: those begun since the last
+// GS_COPY_CLOSE() make a group; GS_COPY_WAIT(n) waits for all but the thread's last n groups. Only
+// the thread itself may read what it copied, but for a barrier after the wait.
+template <int N, class T> GS_FN void gs_copy_ahead(T *to, int at, const T *x, i64 i) {
+  typedef gs_vector<N, T> V;
+  static_assert(V::bytes == 16, "a vector of 16 bytes or several");
+  const unsigned place = (unsigned)__cvta_generic_to_shared(to + at);
+#pragma unroll
+  for (int k = 0; k < N; k += V::each)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place + k * (int)sizeof(T)),
+                 "l"(x + i + k)
+                 : "memory");
+}
+#define GS_COPY_CLOSE() asm volatile("cp.async.commit_group;" ::: "memory")
+#define GS_COPY_WAIT(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+// A sum that rests in shared memory with its rounding error, N of them `by` apart, the errors after
+// the sums: takes acc in, which is 0 then.
+template <int N> GS_FN void gs_carry(f32 (&acc)[N], f32 * far, int at, int by) {
+  GS_UNROLL for (int j = 0; j < N; j++) {
+    const f32 old = far[at + j * by], term = acc[j] - far[at + (N + j) * by];
+    const f32 sum = old + term;
+    far[at + (N + j) * by] = (sum - old) - term;
+    far[at + j * by] = sum;
+    acc[j] = 0.0f;
+  }
+}
+template <int N> GS_FN void gs_carried(f32 (&acc)[N], f32 * far, int at, int by) {
+  GS_UNROLL for (int j = 0; j < N; j++) acc[j] = far[at + j * by];
 }
 // Integers: N elements of a type to `int` or i64, and back.
 template <int N, class I, class T> GS_FN void gs_loadi(I (&out)[N], const T *x, i64 i) {
@@ -417,8 +576,13 @@ GS_FN void gs_storei_upto(T *y, i64 i, const I (&v)[N], int n) {
 }
 
 // Arithmetic. min and max: a NaN loses to a number, -0 is below +0.
+// 2 to a rounded-down h near v log2(e), then the rest q = v - h ln(2), which is not below 0 but for
+// what the constants lack. Right to 3 units of the last place and a quarter of v's own.
 GS_FN f32 gs_exp(f32 v) {
-  return expf(v);
+  f32 e;
+  const f32 h = __fmul_rd(v, 1.44269502f);
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(h));
+  return e * (1.0f + __saturatef(__fmaf_rn(h, -0.693147182f, v)));
 }
 GS_FN f32 gs_log(f32 v) {
   return logf(v);
@@ -438,8 +602,10 @@ GS_FN f32 gs_rsqrt(f32 v) {
 GS_FN f32 gs_tanh(f32 v) {
   return tanhf(v);
 }
-GS_FN f32 gs_sigmoid(f32 v) {
-  return __fdiv_rn(1.0f, 1.0f + expf(-v));
+GS_FN f32 gs_sigmoid(f32 v) { // the reciprocal to one ulp; 0 where it would be subnormal
+  f32 r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + expf(-v)));
+  return r;
 }
 GS_FN bool gs_is_finite(f32 v) { return (__float_as_uint(v) & 0x7fffffffu) < 0x7f800000u; }
 // Quarter turns are taken away in integers: v = m 2^e times 2/pi as a fixed-point number, so that
@@ -500,6 +666,11 @@ GS_FN f32 gs_softplus(f32 v) {
 GS_FN f32 gs_pow(f32 a, f32 b) {
   return powf(a, b);
 }
+// v, less 1 where it holds.
+GS_FN f32 gs_less(f32 v, bool holds) {
+  if (holds) v = v - 1.0f;
+  return v;
+}
 GS_FN f32 gs_fma(f32 a, f32 b, f32 c) {
   return __fmaf_rn(a, b, c);
 }
@@ -526,6 +697,21 @@ template <class OP, int N> GS_FN f32 gs_group(f32 v) {
   for (int o = N / 2; o > 0; o >>= 1) v = OP::of(v, __shfl_xor_sync(0xffffffffu, v, o));
   return v;
 }
+// With one barrier, in a part of shared memory that neither the collective before nor the one after
+// has: N values at once, by a block of several warps. No branch: what comes next moves up into it.
+template <class OP, int N> GS_FN void gs_block_at(f32 (&v)[N], f32 *shared) {
+  const int warps = (int)(blockDim.x >> 5);
+  GS_UNROLL for (int j = 0; j < N; j++) v[j] = gs_group<OP, 32>(v[j]);
+  if (GS_LANE == 0) GS_UNROLL for (int j = 0; j < N; j++) shared[32 * j + GS_WARP] = v[j];
+  __syncthreads();
+  GS_UNROLL for (int j = 0; j < N; j++)
+      v[j] = gs_group<OP, 32>(GS_LANE < warps ? shared[32 * j + GS_LANE] : OP::identity());
+}
+template <class OP> GS_FN f32 gs_block_at(f32 v, f32 *shared) {
+  f32 one[1] = {v};
+  gs_block_at<OP>(one, shared);
+  return one[0];
+}
 template <class OP> GS_FN f32 gs_block(f32 v, f32 *shared) {
   const int warps = (int)(blockDim.x >> 5);
   __syncthreads();
@@ -534,10 +720,56 @@ template <class OP> GS_FN f32 gs_block(f32 v, f32 *shared) {
     if (GS_LANE == 0) shared[GS_WARP] = v;
     __syncthreads();
     v = gs_group<OP, 32>(GS_LANE < warps ? shared[GS_LANE] : OP::identity());
-    __syncthreads();
   }
   return v;
 }
+// Clusters: what each of the n blocks says, K values of its own, by rank. Each block writes to the
+// shared memory of all; meet: n * K values, of this exchange alone.
+GS_FN int gs_cluster_rank() {
+  int r;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+  return r;
+}
+GS_FN void gs_cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n"
+               "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+GS_FN unsigned gs_cluster_at(const void *p, int to) {
+  unsigned at;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(at)
+      : "r"((unsigned)__cvta_generic_to_shared(p)), "r"(to));
+  return at;
+}
+GS_FN void gs_cluster_put(f32 *array, int to, i64 i, f32 v) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(gs_cluster_at(array + i, to)), "f"(v)
+               : "memory");
+}
+template <int N, int K>
+GS_FN void gs_cluster_gather(f32 (&out)[N * K], const f32 (&v)[K], f32 *meet) {
+  const int rank = gs_cluster_rank();
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\n" // all have begun
+               "barrier.cluster.wait.aligned;" ::: "memory");
+  if (GS_TID < N)
+    GS_UNROLL for (int k = 0; k < K; k++) gs_cluster_put(meet, GS_TID, rank * K + k, v[k]);
+  gs_cluster_sync();
+  GS_UNROLL for (int j = 0; j < N * K; j++) out[j] = meet[j];
+}
+template <class OP, int N> GS_FN f32 gs_cluster_reduce(f32 v, f32 *meet) {
+  f32 all[N];
+  const f32 own[1] = {v};
+  gs_cluster_gather<N>(all, own, meet);
+  GS_UNROLL for (int n = N / 2; n > 0; n /= 2)
+    GS_UNROLL for (int j = 0; j < n; j++) all[j] = OP::of(all[j], all[j + n]);
+  return all[0];
+}
+#define GS_CLUSTER_RANK gs_cluster_rank()
+#define GS_CLUSTER_SYNC() gs_cluster_sync()
+#define GS_CLUSTER_PUT(array, to, i, v) gs_cluster_put(array, to, i, v)
+#define GS_CLUSTER_GATHER(n, out, v, meet) gs_cluster_gather<(n)>(out, v, meet)
+#define GS_CLUSTER_SUM(n, v, meet) gs_cluster_reduce<gs_op_sum, (n)>(v, meet)
+#define GS_CLUSTER_MAX(n, v, meet) gs_cluster_reduce<gs_op_max, (n)>(v, meet)
+#define GS_CLUSTER_MIN(n, v, meet) gs_cluster_reduce<gs_op_min, (n)>(v, meet)
 #define GS_EXCHANGE(v, distance) __shfl_xor_sync(0xffffffffu, v, distance)
 #define GS_GROUP_SUM(n, v) gs_group<gs_op_sum, (n)>(v)
 #define GS_GROUP_MAX(n, v) gs_group<gs_op_max, (n)>(v)
@@ -545,6 +777,10 @@ template <class OP> GS_FN f32 gs_block(f32 v, f32 *shared) {
 #define GS_WARP_SUM(v) gs_group<gs_op_sum, 32>(v)
 #define GS_WARP_MAX(v) gs_group<gs_op_max, 32>(v)
 #define GS_WARP_MIN(v) gs_group<gs_op_min, 32>(v)
+#define GS_BLOCK_SUM_AT(v, shared, at) gs_block_at<gs_op_sum>(v, (shared) + (at))
+#define GS_BLOCK_MAX_AT(v, shared, at) gs_block_at<gs_op_max>(v, (shared) + (at))
+#define GS_BLOCK_MIN_AT(v, shared, at) gs_block_at<gs_op_min>(v, (shared) + (at))
+#define GS_BLOCK_SUMS_AT(n, v, shared, at) gs_block_at<gs_op_sum, n>(v, (shared) + (at))
 #define GS_BLOCK_SUM(v, shared) gs_block<gs_op_sum>(v, shared)
 #define GS_BLOCK_MAX(v, shared) gs_block<gs_op_max>(v, shared)
 #define GS_BLOCK_MIN(v, shared) gs_block<gs_op_min>(v, shared)

@@ -207,6 +207,11 @@ GS_FN i64 gs_integer(f32 v) {
 GS_FN int gs_integer32(f32 v) {
   return gs_round<i32>::from(gs_floor(v));
 }
+// v, less 1 where it holds.
+GS_FN f32 gs_less(f32 v, bool holds) {
+  if (holds) v = v - 1.0f;
+  return v;
+}
 GS_FN f32 gs_fma(f32 a, f32 b, f32 c) {
   return __builtin_fmaf(a, b, c);
 }
@@ -515,6 +520,11 @@ template <class C> GS_FN gs_emu_thread *gs_meet(C) {
 // One exchange does all of a block's reduction, so the shared scratch is named only.
 #define GS_MEET_ALL(v, s, op)                                                                      \
   ((void)sizeof(s), gs_meet(gs_here)->rt->block(gs_here.self, (v), op, __LINE__))
+#define GS_BLOCK_SUM_AT(v, s, at) ((void)(at), GS_BLOCK_SUM(v, s))
+#define GS_BLOCK_MAX_AT(v, s, at) ((void)(at), GS_BLOCK_MAX(v, s))
+#define GS_BLOCK_MIN_AT(v, s, at) ((void)(at), GS_BLOCK_MIN(v, s))
+#define GS_BLOCK_SUMS_AT(n, v, s, at)                                                              \
+  for (f32 &gs_each : v) gs_each = GS_BLOCK_SUM_AT(gs_each, s, at)
 #define GS_BLOCK_SUM(v, s) GS_MEET_ALL(v, s, GS_EMU_SUM)
 #define GS_BLOCK_MAX(v, s) GS_MEET_ALL(v, s, GS_EMU_MAX)
 #define GS_BLOCK_MIN(v, s) GS_MEET_ALL(v, s, GS_EMU_MIN)
@@ -530,6 +540,18 @@ GS_FN i64 gs_exchange(gs_emu_thread *t, i64 v, int distance, int line) {
 }
 #define GS_EXCHANGE(v, distance) gs_exchange(gs_meet(gs_here), v, distance, __LINE__)
 
+#define GS_CLUSTER_RANK (gs_meet(gs_here)->rank)
+#define GS_CLUSTER_SYNC() (gs_meet(gs_here)->rt->cluster_sync(gs_here.self, __LINE__))
+#define GS_CLUSTER_PUT(array, to, i, v)                                                            \
+  gs_cluster_put(gs_meet(gs_here), (array), (to), (i), (v), __LINE__)
+#define GS_CLUSTER_GATHER(n, out, v, meet)                                                         \
+  gs_cluster_gather<(n)>(gs_meet(gs_here), (out), (v), (meet), __LINE__)
+#define GS_CLUSTER_REDUCE(n, v, meet, op)                                                          \
+  gs_cluster_reduce<(n)>(gs_meet(gs_here), (v), (meet), op, __LINE__)
+#define GS_CLUSTER_SUM(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, GS_EMU_SUM)
+#define GS_CLUSTER_MAX(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, GS_EMU_MAX)
+#define GS_CLUSTER_MIN(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, GS_EMU_MIN)
+
 GS_FN void *gs_shared(gs_emu_thread *t, i64 bytes, const char *name, int line) {
   unsigned at = (t->shared_used + 15u) & ~15u;
   t->shared_used = at + (unsigned)bytes;
@@ -537,7 +559,21 @@ GS_FN void *gs_shared(gs_emu_thread *t, i64 bytes, const char *name, int line) {
   return t->shared + at;
 }
 
+// One array after another: where it lies in shared memory matters to the GPU alone.
+#define GS_DYNAMIC(type, name, at, count) GS_SHARED(type, name, count)
+// Copies ahead are made at once.
+#define GS_COPY_CLOSE() ((void)0)
+#define GS_COPY_WAIT(n) ((void)sizeof(char[(n) + 1]))
+
 // ---- elements ----
+
+template <int N, class T> struct gs_packed {
+  T e[N];
+};
+template <int PASS = 0, int N, class T>
+GS_FN void gs_unpack(f32 (&out)[N], const gs_packed<N, T> &packed) {
+  GS_UNROLL for (int k = 0; k < N; k++) out[k] = gs_to_f32(packed.e[k]);
+}
 
 #if !defined(GS_CHECKED)
 
@@ -578,6 +614,26 @@ template <int N, class T> GS_FN void gs_load(f32 (&out)[N], const T *x, i64 i) {
 template <int N, class T> GS_FN void gs_store(T *y, i64 i, const f32 (&v)[N]) {
   GS_UNROLL for (int k = 0; k < N; k++) y[i + k] = gs_round<T>::from(v[k]);
 }
+template <int N, class T> GS_FN void gs_fetch(gs_packed<N, T> &out, const T *x, i64 i) {
+  GS_UNROLL for (int k = 0; k < N; k++) out.e[k] = x[i + k];
+}
+template <int N, class T> GS_FN void gs_copy_ahead(T *to, int at, const T *x, i64 i) {
+  GS_UNROLL for (int k = 0; k < N; k++) to[at + k] = x[i + k];
+}
+// A sum that rests in shared memory with its rounding error, N of them `by` apart, the errors after
+// the sums: takes acc in, which is 0 then.
+template <int N> GS_FN void gs_carry(f32 (&acc)[N], f32 * far, int at, int by) {
+  GS_UNROLL for (int j = 0; j < N; j++) {
+    const f32 old = far[at + j * by], term = acc[j] - far[at + (N + j) * by];
+    const f32 sum = old + term;
+    far[at + (N + j) * by] = (sum - old) - term;
+    far[at + j * by] = sum;
+    acc[j] = 0.0f;
+  }
+}
+template <int N> GS_FN void gs_carried(f32 (&acc)[N], f32 * far, int at, int by) {
+  GS_UNROLL for (int j = 0; j < N; j++) acc[j] = far[at + j * by];
+}
 // The first n of a vector, where fewer than all may be left: what is not loaded is 0.
 template <int N, class T> GS_FN void gs_load_upto(f32 (&out)[N], const T *x, i64 i, int n) {
   if (n >= N)
@@ -606,6 +662,10 @@ GS_FN void gs_storei_upto(T *y, i64 i, const I (&v)[N], int n) {
 }
 GS_FN f32 gs_step(const f32 *v) {
   return *v;
+}
+template <class T, class V>
+GS_FN void gs_cluster_put(gs_emu_thread *t, T *array, int to, i64 i, V v, int line) {
+  *(T *)((char *)(array + i) + t->rt->peer(t, to, line)) = (T)v;
 }
 
 #else // GS_CHECKED: views that ask the driver about every element
@@ -709,6 +769,33 @@ template <int N, class T> void gs_store(gs_inout<T> y, gs_at i, const f32 (&v)[N
     for (int j = 0; j < each; j++) e[j] = gs_round<T>::from(v[k + j]);
   }
 }
+template <int N, class T, class V> void gs_fetch(gs_packed<N, T> &out, V x, gs_at i) {
+  constexpr int each = gs_pieces<N, T>::each;
+  for (int k = 0; k < N; k += each) {
+    const T *e = (const T *)x.p.at(i.i + k, sizeof(T), each, GS_EMU_READ, i.line);
+    for (int j = 0; j < each; j++)
+      out.e[k + j] = x.p.is_shared ? gs_read<T>(x.p, gs_at(i.i + k + j, i.line)) : e[j];
+  }
+}
+template <int N> void gs_carry(f32 (&acc)[N], gs_inout<f32> far, int at, int by) {
+  GS_UNROLL for (int j = 0; j < N; j++) {
+    const f32 old = far[at + j * by], term = acc[j] - far[at + (N + j) * by];
+    const f32 sum = old + term;
+    far[at + (N + j) * by] = (sum - old) - term;
+    far[at + j * by] = sum;
+    acc[j] = 0.0f;
+  }
+}
+template <int N> void gs_carried(f32 (&acc)[N], gs_inout<f32> far, int at, int by) {
+  GS_UNROLL for (int j = 0; j < N; j++) acc[j] = far[at + j * by];
+}
+template <int N, class T, class V> void gs_copy_ahead(gs_inout<T> to, gs_at at, V x, gs_at i) {
+  constexpr int each = gs_pieces<N, T>::each;
+  for (int k = 0; k < N; k += each) {
+    const T *e = (const T *)x.p.at(i.i + k, sizeof(T), each, GS_EMU_READ, i.line);
+    for (int j = 0; j < each; j++) gs_write<T>(to.p, gs_at(at.i + k + j, at.line), e[j]);
+  }
+}
 template <int N, class I, class V> void gs_loadi(I (&out)[N], V x, gs_at i) {
   typedef typename V::element T;
   constexpr int each = gs_pieces<N, T>::each;
@@ -745,8 +832,37 @@ void gs_storei_upto(gs_inout<T> y, gs_at i, const I (&v)[N], int n) {
 inline f32 gs_step(gs_step_view v, int line = __builtin_LINE()) {
   return gs_read<f32>(v.p, gs_at(0, line));
 }
+template <class T, class V>
+void gs_cluster_put(gs_emu_thread *t, gs_inout<T> array, int to, i64 i, V v, int line) {
+  *(T *)t->rt->remote(t, array.p.number, to, i, sizeof(T), GS_EMU_WRITE, line) = (T)v;
+}
 
 #endif
+
+// ---- clusters ----
+
+// What each of the n blocks says, K values of its own, by rank; meet: n * K shared values.
+template <int N, int K, class A>
+GS_FN void gs_cluster_gather(gs_emu_thread *t, f32 (&out)[N * K], const f32 (&v)[K], A meet,
+                             int line) {
+  t->rt->cluster_sync(t, line); // all have begun, and have read what was there
+  if (t->tid < N)
+    for (int k = 0; k < K; k++) gs_cluster_put(t, meet, t->tid, t->rank * K + k, v[k], line);
+  t->rt->cluster_sync(t, line);
+  for (int j = 0; j < N * K; j++) out[j] = meet[j];
+}
+template <int N, class A>
+GS_FN f32 gs_cluster_reduce(gs_emu_thread *t, f32 v, A meet, int op, int line) {
+  f32 all[N];
+  const f32 own[1] = {v};
+  gs_cluster_gather<N>(t, all, own, meet, line);
+  for (int n = N / 2; n > 0; n /= 2)
+    for (int j = 0; j < n; j++) {
+      const f32 a = all[j], b = all[j + n];
+      all[j] = op == GS_EMU_SUM ? a + b : op == GS_EMU_MAX ? gs_max(a, b) : gs_min(a, b);
+    }
+  return all[0];
+}
 
 #define GS_DIM(n) const i64 n
 #define GS_STRIDE(n) const i64 n
@@ -764,9 +880,11 @@ template <int... I> struct gs_list {};
 template <int N, int... I> struct gs_count : gs_count<N - 1, N - 1, I...> {};
 template <int... I> struct gs_count<0, I...> { typedef gs_list<I...> type; };
 
-template <class F, F body, int THREADS, int FREE> struct gs_call;
-template <class C, class... P, void (*body)(C, P...), int THREADS, int FREE>
-struct gs_call<void (*)(C, P...), body, THREADS, FREE> {
+template <class F, F body, int THREADS, int FREE, int CLUSTER> struct gs_call;
+template <class C, class... P, void (*body)(C, P...), int THREADS, int FREE, int CLUSTER>
+struct gs_call<void (*)(C, P...), body, THREADS, FREE, CLUSTER> {
+  static_assert(CLUSTER == 1 || CLUSTER == 2 || CLUSTER == 4 || CLUSTER == GS_EMU_CLUSTER,
+                "a cluster has 2, 4 or 8 blocks");
   template <int... I>
   static GS_FN void thread(gs_emu_thread *t, const gs_emu_arg *a, gs_list<I...>) {
     C here;
@@ -797,20 +915,26 @@ struct gs_call<void (*)(C, P...), body, THREADS, FREE> {
 #endif
   static constexpr gs_emu_entry entry(const char *params) {
 #if defined(GS_CHECKED)
-    return gs_emu_entry{GS_EMU_ABI, THREADS, FREE, 1, params, one, nullptr};
+    return gs_emu_entry{GS_EMU_ABI, THREADS, FREE, 1, CLUSTER, params, one, nullptr};
 #else
     if constexpr (FREE == 1)
-      return gs_emu_entry{GS_EMU_ABI, THREADS, FREE, 0, params, nullptr, loop};
+      return gs_emu_entry{GS_EMU_ABI, THREADS, FREE, 0, CLUSTER, params, nullptr, loop};
     else
-      return gs_emu_entry{GS_EMU_ABI, THREADS, FREE, 0, params, one, nullptr};
+      return gs_emu_entry{GS_EMU_ABI, THREADS, FREE, 0, CLUSTER, params, one, nullptr};
 #endif
   }
 };
 
 #define GS_KERNEL(name, threads, barrier_free, ...)                                                \
+  GS_KERNEL_AS(name, threads, barrier_free, 1, #__VA_ARGS__, __VA_ARGS__)
+#define GS_KERNEL_CLUSTER(name, threads, blocks, cluster, ...)                                     \
+  GS_KERNEL_AS(name, threads, 0, cluster, #__VA_ARGS__, __VA_ARGS__)
+#define GS_KERNEL_MANY(name, threads, blocks, barrier_free, ...)                                   \
+  GS_KERNEL_AS(name, threads, barrier_free, 1, #__VA_ARGS__, __VA_ARGS__)
+#define GS_KERNEL_AS(name, threads, barrier_free, cluster, params, ...)                            \
   static GS_FN void name##_body(gs_context<(barrier_free)>::type gs_here, __VA_ARGS__);            \
   extern "C" __attribute__((visibility("default"))) const gs_emu_entry name =                      \
-      gs_call<decltype(&name##_body), &name##_body, (threads), (barrier_free)>::entry(             \
-          #__VA_ARGS__);                                                                           \
+      gs_call<decltype(&name##_body), &name##_body, (threads), (barrier_free), (cluster)>::entry(  \
+          params);                                                                                 \
   static GS_FN void name##_body([[maybe_unused]] gs_context<(barrier_free)>::type gs_here,         \
                                 __VA_ARGS__)

@@ -11,15 +11,28 @@ typedef long long i64;
 typedef unsigned char u8;
 typedef signed char i8;
 typedef unsigned gs_u32;
-struct bf16 { unsigned short bits; };
-struct f16 { unsigned short bits; };
-struct e4m3 { unsigned char bits; };
-struct e5m2 { unsigned char bits; };
-struct e8m0 { unsigned char bits; };
+struct bf16 {
+  unsigned short bits;
+};
+struct f16 {
+  unsigned short bits;
+};
+struct e4m3 {
+  unsigned char bits;
+};
+struct e5m2 {
+  unsigned char bits;
+};
+struct e8m0 {
+  unsigned char bits;
+};
 
 #define GS_KERNEL(name, threads, barrier_free, ...)                                                \
   enum : int { name##_threads = (threads), name##_free = (barrier_free) };                         \
   extern "C" void name(__VA_ARGS__)
+#define GS_KERNEL_CLUSTER(name, threads, blocks, cluster, ...) GS_KERNEL(name, threads, 0, __VA_ARGS__)
+#define GS_KERNEL_MANY(name, threads, blocks, barrier_free, ...)                                   \
+  GS_KERNEL(name, threads, barrier_free, __VA_ARGS__)
 #define GS_IN(type, x) __attribute__((annotate("in " #type))) const type *x
 #define GS_OUT(type, x) __attribute__((annotate("out " #type))) type *x
 #define GS_INOUT(type, x) __attribute__((annotate("inout " #type))) type *x
@@ -31,6 +44,7 @@ struct e8m0 { unsigned char bits; };
 #define GS_CONST static constexpr
 #define GS_TABLE(name, count) static constexpr f32 name[count]
 #define GS_SHARED(type, name, count) __attribute__((annotate("shared"))) type name[count]
+#define GS_DYNAMIC(type, name, at, count) GS_SHARED(type, name, count)
 #define GS_UNROLL
 
 int gs_here_tid();
@@ -51,8 +65,18 @@ f32 gs_meet_warp(f32 v);
 f32 gs_meet_group(int n, f32 v);
 f32 gs_meet_exchange(f32 v, int n);
 i64 gs_meet_exchange(i64 v, int n);
+int gs_cluster_rank();
+void gs_meet_cluster_sync();
+template <class S> f32 gs_meet_cluster(int n, f32 v, S &meet);
+template <class A, class S> void gs_meet_cluster_gather(int n, A &out, f32 v, S &meet);
+template <class A> void gs_cluster_put(A &array, int to, i64 i, f32 v);
 #define GS_SYNC() gs_meet_sync()
 #define GS_SYNCWARP() gs_meet_syncwarp()
+#define GS_BLOCK_SUM_AT(v, s, at) gs_meet_block(v, (s) + (at))
+#define GS_BLOCK_MAX_AT(v, s, at) gs_meet_block(v, (s) + (at))
+#define GS_BLOCK_MIN_AT(v, s, at) gs_meet_block(v, (s) + (at))
+#define GS_BLOCK_SUMS_AT(n, v, s, at)                                                              \
+  for (f32 & gs_each : v) gs_each = gs_meet_block(gs_each, (s) + (at))
 #define GS_BLOCK_SUM(v, s) gs_meet_block(v, s)
 #define GS_BLOCK_MAX(v, s) gs_meet_block(v, s)
 #define GS_BLOCK_MIN(v, s) gs_meet_block(v, s)
@@ -62,6 +86,13 @@ i64 gs_meet_exchange(i64 v, int n);
 #define GS_GROUP_SUM(n, v) gs_meet_group(n, v)
 #define GS_GROUP_MAX(n, v) gs_meet_group(n, v)
 #define GS_GROUP_MIN(n, v) gs_meet_group(n, v)
+#define GS_CLUSTER_RANK gs_cluster_rank()
+#define GS_CLUSTER_SYNC() gs_meet_cluster_sync()
+#define GS_CLUSTER_PUT(array, to, i, v) gs_cluster_put(array, to, i, v)
+#define GS_CLUSTER_GATHER(n, out, v, meet) gs_meet_cluster_gather(n, out, v, meet)
+#define GS_CLUSTER_SUM(n, v, meet) gs_meet_cluster(n, v, meet)
+#define GS_CLUSTER_MAX(n, v, meet) gs_meet_cluster(n, v, meet)
+#define GS_CLUSTER_MIN(n, v, meet) gs_meet_cluster(n, v, meet)
 #define GS_EXCHANGE(v, n) gs_meet_exchange(v, n)
 
 // ---- elements ----
@@ -79,6 +110,18 @@ template <int N, class T> void gs_load_upto(f32 (&out)[N], const T *x, i64 i, in
 template <int N, class T> void gs_store_upto(T *y, i64 i, const f32 (&v)[N], int n);
 template <int N, class I, class T> void gs_loadi_upto(I (&out)[N], const T *x, i64 i, int n);
 template <int N, class I, class T> void gs_storei_upto(T *y, i64 i, const I (&v)[N], int n);
+template <int N, class T> struct gs_packed {
+  T e[N];
+};
+template <int N, class T> void gs_fetch(gs_packed<N, T> &out, const T *x, i64 i);
+template <int PASS = 0, int N, class T> void gs_unpack(f32 (&out)[N], const gs_packed<N, T> &packed);
+template <int N, class T> void gs_copy_ahead(T *to, int at, const T *x, i64 i);
+template <int N> void gs_carry(f32 (&acc)[N], f32 *far, int at, int by);
+template <int N> void gs_carried(f32 (&acc)[N], f32 *far, int at, int by);
+void gs_copy_close();
+void gs_copy_wait(int n);
+#define GS_COPY_CLOSE() gs_copy_close()
+#define GS_COPY_WAIT(n) gs_copy_wait(n)
 f32 gs_step(const f32 *v);
 
 // ---- arithmetic ----
@@ -104,6 +147,7 @@ f32 gs_max(f32 a, f32 b);
 f32 gs_pow(f32 a, f32 b);
 f32 gs_div(f32 a, f32 b);
 f32 gs_fma(f32 a, f32 b, f32 c);
+f32 gs_less(f32 v, bool holds);
 f32 gs_round_bf16(f32 v);
 f32 gs_round_f16(f32 v);
 f32 gs_round_e4m3(f32 v);

@@ -1,11 +1,12 @@
 // row_column.cu: as row.cu, and sums over the rows besides. Blocks persist: each takes every
-// GS_NBLOCKS-th row and keeps its sums of the columns in registers; total.cu adds those of all
-// blocks.
+// GS_NBLOCKS-th row and keeps its sums of the columns on the chip; total.cu adds those of all
+// blocks. Where rows are copied ahead, a turn begins the copies of a row that comes later, in a
+// ring of places in shared memory, and then takes the row that has come.
 
 //@ block
 @{BANNER}
-GS_KERNEL(@{ENTRY}, @{THREADS}, @{BARRIER_FREE},
-          @{PARAMS}) {
+GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, @{BARRIER_FREE},
+               @{PARAMS}) {
   @{SHARED}
   @{SUMS}
   for (i64 @{ROW} = GS_BID; @{ROW} < @{COUNT}; @{ROW} += GS_NBLOCKS) {
@@ -15,8 +16,8 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, @{BARRIER_FREE},
 }
 //@ group
 @{BANNER}
-GS_KERNEL(@{ENTRY}, @{THREADS}, @{BARRIER_FREE},
-          @{PARAMS}) {
+GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, @{BARRIER_FREE},
+               @{PARAMS}) {
   @{SHARED}
   const int group = GS_TID / @{LANES};
   const int lane = GS_TID % @{LANES};
@@ -25,6 +26,60 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, @{BARRIER_FREE},
     const i64 @{ROW} = first + group;
     const bool live = @{ROW} < @{COUNT};
     @{BODY}
+  }
+  @{PARTS}
+}
+//@ ahead
+@{BANNER}
+GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
+               @{PARAMS}) {
+  @{SHARED}
+  @{SUMS}
+  int to = 0;
+  for (i64 first = GS_BID - @{AHEAD} * GS_NBLOCKS; first < @{COUNT}; first += GS_NBLOCKS) {
+    {
+      const i64 @{ROW} = first + @{AHEAD} * GS_NBLOCKS;
+      if (@{ROW} < @{COUNT}) {
+        const int into = to * @{WIDTH};
+        @{FETCH}
+      }
+    }
+    GS_COPY_CLOSE();
+    to = to == @{AHEAD} ? 0 : to + 1;
+    if (first >= 0) {
+      const i64 @{ROW} = first;
+      const int from = to * @{WIDTH};
+      @{BODY}
+    }
+  }
+  @{PARTS}
+}
+//@ ahead_group
+@{BANNER}
+GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
+               @{PARAMS}) {
+  @{SHARED}
+  const int group = GS_TID / @{LANES};
+  const int lane = GS_TID % @{LANES};
+  @{SUMS}
+  int to = 0;
+  const i64 turn = GS_NBLOCKS * @{ROWS};
+  for (i64 first = GS_BID * @{ROWS} - @{AHEAD} * turn; first < @{COUNT}; first += turn) {
+    {
+      const i64 @{ROW} = first + @{AHEAD} * turn + group;
+      if (@{ROW} < @{COUNT}) {
+        const int into = (to * @{ROWS} + group) * @{WIDTH};
+        @{FETCH}
+      }
+    }
+    GS_COPY_CLOSE();
+    to = to == @{AHEAD} ? 0 : to + 1;
+    if (first >= 0) {
+      const i64 @{ROW} = first + group;
+      const bool live = @{ROW} < @{COUNT};
+      const int from = (to * @{ROWS} + group) * @{WIDTH};
+      @{BODY}
+    }
   }
   @{PARTS}
 }

@@ -101,6 +101,7 @@ void kern_begin(kern *k, emit *e, unit *u) {
     if (has_table(&e->vals[v]) && e->vals[v].index >= k->ntables)
       k->ntables = (int)e->vals[v].index + 1;
   k->tables = GS_NEW_N(e->a, bool, k->ntables + 1);
+  k->near_tables = GS_NEW_N(e->a, bool, k->ntables + 1);
   for (int d = 0; d < gs_graph_ndims(e->g); d++)
     k->var[d] = gs_arena_printf(e->a, "i_%s", gs_graph_dim_at(e->g, d)->name);
 }
@@ -292,8 +293,31 @@ static const char *table_name(kern *k, int64_t table) {
   return fmt(k, "table%lld", (long long)table);
 }
 
+/* An element of a table's copy in shared memory. */
+static const char *near_text(kern *k, const val *x) {
+  const val *i = &k->e->vals[x->arg[0]];
+  int most = gs_graph_table_at(k->e->g, (int)x->index)->count - 1;
+  const char *at = bare_text(k, x->arg[0]);
+  table_name(k, x->index);
+  if (i->lo < 0 || i->hi > most)
+    at = fmt(k, "gs_within<%s>(%s, 0, %d)", is_narrow(k->e, x->arg[0]) ? "int" : "i64", at, most);
+  return fmt(k, "gs_get(table%lld_at, %s)", (long long)x->index, at);
+}
+
+/* x less what holds, as one step: "gs_less(x, condition)". */
+static const char *less_text(kern *k, const val *x) {
+  const val *y = x->op == GS_OP_SUB ? &k->e->vals[x->arg[1]] : NULL;
+  if (!y || k->name[x->arg[1]] || y->kind != VAL_OP || y->op != GS_OP_REAL) return NULL;
+  int condition = y->arg[0];
+  if (k->e->vals[condition].type != GS_BOOL) return NULL;
+  return fmt(k, "gs_less(%s, %s)", bare_text(k, x->arg[0]), bare_text(k, condition));
+}
+
 static const char *op_text(kern *k, int v) {
   const val at = k->e->vals[v], *x = &at;
+  const char *less = less_text(k, x);
+  if (less) return less;
+  if (x->op == GS_OP_LOOKUP && k->near_tables[x->index]) return near_text(k, x);
   bool narrow = is_narrow(k->e, v);
   const char *c = op_template(k, x, narrow); /* no '$' first before a call's argument */
   if (!c) {

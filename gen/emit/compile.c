@@ -112,6 +112,11 @@ static gs_status write_body(emit *e) {
 
 gs_status gs_compile(const gs_pass *p, const gs_caps *caps, const gs_dump_sink *dump,
                      gs_launch_list **out, gs_error *err) {
+  return gs_compile_tuned(p, caps, NULL, dump, out, err);
+}
+
+gs_status gs_compile_tuned(const gs_pass *p, const gs_caps *caps, const char *tuned,
+                           const gs_dump_sink *dump, gs_launch_list **out, gs_error *err) {
   gs_arena *a = p->instance->arena;
   const gs_layer_decl *decl = p->instance->layer ? gs_layer_declaration(p->instance->layer) : NULL;
   emit *e = GS_NEW(a, emit);
@@ -128,8 +133,11 @@ gs_status gs_compile(const gs_pass *p, const gs_caps *caps, const gs_dump_sink *
   e->results = gs_arena_copy(a, p->results, sizeof(gs_result) * (size_t)p->nresults);
   e->done = GS_NEW_N(a, bool, p->nresults);
   if (wants(dump, "graph")) dump_graph(e, dump);
+  tuning_begin(e, tuned);
   gs_status s = p->instance->body ? write_body(e) : compile_units(e, dump);
   if (s) return s;
+  tuning_end(e);
+  if (e->status) return e->status;
   if (wants(dump, "text"))
     for (int k = 0; k < e->list->nkernels; k++)
       gs_text_printf(dump->out, "%s\n", e->list->kernels[k].text);

@@ -15,6 +15,8 @@ typedef struct gs_caps {
   int max_threads;      /* a block */
   int row_threads;      /* threads that share a row by default: 1 for emu, 256 else */
   int vector_bytes;     /* widest access */
+  int max_cluster;      /* blocks that may share a row; 0: none */
+  int row_registers;    /* of a thread, besides those that keep its part of a long row */
   bool is_emulator;
 } gs_caps;
 /* The row for an architecture name; NULL when unknown. "sm_90" is taken as "sm_90a". */
@@ -66,13 +68,23 @@ typedef struct gs_kernel {
   gs_arg *args;
   gs_count grid;
   int threads;
-  bool barrier_free;      /* no barrier, no warp collective, no shared memory */
+  int shared_bytes;  /* of a block, besides what the text declares of fixed size */
+  bool barrier_free; /* no barrier, no warp collective, no shared memory */
 } gs_kernel;
 
 typedef struct gs_temp {
   gs_type type;
   gs_count count; /* elements */
 } gs_temp;
+
+/* A choice that a tuner may change: "row.threads", of every kernel of that template in the list. */
+enum { GS_MAX_TUNABLES = 32, GS_MAX_LEGAL = 24 };
+typedef struct gs_tunable {
+  const char *name;
+  int64_t by_default, chosen;
+  int nlegal;
+  int64_t legal[GS_MAX_LEGAL]; /* given the values of the tunables before it */
+} gs_tunable;
 
 typedef struct gs_launch_list {
   const char *key;
@@ -81,6 +93,8 @@ typedef struct gs_launch_list {
   gs_binding *bindings;
   gs_kernel *kernels;
   gs_temp *temps;
+  int ntunables;
+  gs_tunable *tunables;
 } gs_launch_list;
 
 /* Which passes to print: bits for --dump=graph,schedule,text. */
@@ -93,6 +107,12 @@ typedef struct gs_dump_sink {
  * the byte. A pass that no schedule covers is an error that names the layer, the line and why. */
 gs_status gs_compile(const gs_pass *p, const gs_caps *caps, const gs_dump_sink *dump,
                      gs_launch_list **out, gs_error *err);
+
+/* The same with tunables by name, "row.threads=512,row.chunks=4", where they differ from the
+ * default (NULL: nowhere). One that is not legal, or that no kernel of the pass has, is an error
+ * that lists what is. */
+gs_status gs_compile_tuned(const gs_pass *p, const gs_caps *caps, const char *tuned,
+                           const gs_dump_sink *dump, gs_launch_list **out, gs_error *err);
 
 /* The prelude: "templates/prelude_cuda.cuh" or "templates/prelude_emu.h" as text. */
 const char *gs_prelude(bool emulator);

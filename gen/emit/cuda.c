@@ -12,9 +12,9 @@
  *
  * In a body: tensors by name, NAME_ld for the stride of the first of several dims, outer dims as
  * i64, inner dims and whole-number options as int constants, other options as f32 constants,
- * HAS_NAME: 1 where the pass wants that result or temporary (else it is no parameter). Requires a
- * pass of such a layer; knows nothing of what the body does: check holds it against forward and
- * backward, and lint looks at its text. */
+ * HAS_NAME: 1 where the pass wants that result or temporary, or reads that optional parameter (else
+ * it is none of the kernel's). Requires a pass of such a layer; knows nothing of what the body
+ * does: check holds it against forward and backward, and lint looks at its text. */
 #include "emit/emit.h"
 
 #include <ctype.h>
@@ -134,10 +134,28 @@ static bool size_product(emit *e, text *t, int64_t *coef, gs_dims *dims) {
   return true;
 }
 
+/* A dim that is ceil(outer dim / number), by its name. */
+static bool size_blocks(const emit *e, text *t, gs_dims *dims, int64_t *div) {
+  skip_blanks(t);
+  text f = {t->s, 0};
+  while (f.n < t->n && (isalnum((unsigned char)f.s[f.n]) || f.s[f.n] == '_')) f.n++;
+  for (int d = 0; d < gs_graph_ndims(e->g); d++) {
+    const gs_dim *x = gs_graph_dim_at(e->g, d);
+    if (!same(f, x->name) || x->same_as < 0 || !dim_is_outer(e, d)) continue;
+    if (gs_graph_dim_at(e->g, x->same_as)->same_as >= 0) return false;
+    t->s += f.n, t->n -= f.n;
+    *dims |= (gs_dims)1 << x->same_as;
+    *div = x->div;
+    return true;
+  }
+  return false;
+}
+
 static bool size_read(emit *e, text t, gs_count *out) {
   int64_t coef = 1, in = 1, div = 1;
   gs_dims dims = 0, in_dims = 0, none = 0;
   do {
+    if (div == 1 && !in_dims && size_blocks(e, &t, &in_dims, &div)) continue;
     if (!takes(&t, "ceil(")) {
       if (!size_factor(e, &t, &coef, &dims)) return false;
     } else {
@@ -320,7 +338,7 @@ static bool writes_result(const own *o, const piece *p) {
 }
 
 /* From the last piece to the first: one runs whose writes are wanted or read by one that runs. */
-static void plan(own *o) {
+static void choose_pieces(own *o) {
   for (int k = o->npieces - 1; k >= 0; k--) {
     piece *p = &o->pieces[k];
     if (strcmp(p->pass, o->pass) != 0) continue;
@@ -333,7 +351,7 @@ static void plan(own *o) {
 }
 
 /* Every wanted result is written, every temporary before it is read. */
-static void check_plan(const own *o) {
+static void check_pieces(const own *o) {
   emit *e = o->e;
   bool written[MAX_OWN_TEMPS] = {false};
   for (int k = 0; k < o->npieces; k++) {
@@ -435,6 +453,12 @@ static void wanted_text(const own *o, gs_text *defines, gs_text *undo) {
   for (int n = 0; back && n < i->nrecomputed; n++)
     has_text(defines, undo, i->recomputed[n].name, is_wanted(e, i->recomputed[n].name));
   for (int t = 0; t < o->ntemps; t++) has_text(defines, undo, o->temps[t].name, o->temps[t].used);
+  const gs_layer_decl *decl = gs_layer_declaration(i->layer);
+  for (int p = 0; p < decl->nparams; p++) {
+    bool bound = false;
+    for (int m = 0; m < e->nmems; m++) bound |= strcmp(e->mems[m].name, decl->params[p].name) == 0;
+    if (decl->optional[p]) has_text(defines, undo, decl->params[p].name, bound);
+  }
 }
 
 static bool is_whole(double v) {
@@ -458,6 +482,10 @@ static const char *constants_text(kern *k) {
     if (!dim_is_outer(k->e, d))
       gs_text_printf(&t, "[[maybe_unused]] constexpr int %s = %lld;\n",
                      gs_graph_dim_at(k->e->g, d)->name, (long long)dim_size(k->e, d));
+  for (int d = 0; d < gs_graph_ndims(k->e->g); d++)
+    if (dim_is_outer(k->e, d) && dim_root(k->e, d) != d)
+      gs_text_printf(&t, "[[maybe_unused]] const i64 %s = %s;\n", gs_graph_dim_at(k->e->g, d)->name,
+                     dim_text(k, d));
   for (int n = 0; n < decl->noptions; n++) {
     double v = i->options[n];
     bool whole = is_whole_option(decl, n, v);
@@ -551,8 +579,8 @@ gs_status write_cuda(emit *e) {
   if (!any)
     emit_fail(e, i->cuda_line,
               "gs.cuda has no kernel for this pass: add '//@ %s grid=... threads=...'", o.pass);
-  plan(&o);
-  if (!e->status) check_plan(&o);
+  choose_pieces(&o);
+  if (!e->status) check_pieces(&o);
   if (!e->status) bind_reads(&o);
   if (!e->status) make_temps(&o);
   if (!e->status) own_names(e);

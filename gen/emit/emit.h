@@ -14,6 +14,7 @@
 #define MAX_TERMS 8 /* variables in one index */
 #define MAX_INNER 6 /* dims of an inner space */
 #define MAX_STORES 24
+#define MAX_SIDES 4 /* of different inner dims among the stores of a map */
 #define MAX_LOOPS 160
 #define OPAQUE 64 /* index variable OPAQUE + v is the integer value number v */
 
@@ -57,9 +58,10 @@ typedef struct val {
                     the table */
   double value;
   gs_dims rdims;
+  bool captured; /* REDUCE: it is read at an index along the dims that it runs over itself */
   gs_dims deps;  /* loop variables that it depends on */
   double lo, hi; /* bounds */
-  int level;    /* reductions below */
+  int level;     /* reductions below */
   int line;
 } val;
 
@@ -110,6 +112,8 @@ typedef struct space {
   int64_t size[MAX_INNER], stride[MAX_INNER];
   int64_t count;
   int vec;
+  bool shifted;             /* vectors begin where the row of that memory is aligned */
+  int shift_mem, shift_row; /* its row's index */
 } space;
 
 typedef enum unit_kind {
@@ -146,6 +150,8 @@ typedef struct unit {
   bool is_cut;        /* made for what comes next, which reads it */
 } unit;
 
+typedef struct tuning tuning;
+
 typedef struct emit {
   const gs_pass *pass;
   const gs_caps *caps;
@@ -155,6 +161,7 @@ typedef struct emit {
   gs_status status; /* the first failure, sticky */
   const char *file, *layer;
   gs_launch_list *list;
+  tuning *tuning;
   mem *mems;
   int nmems, cap_mems;
   aff *affs;
@@ -204,8 +211,8 @@ void count_dim(const emit *e, gs_count *c, int d); /* times the size of d */
 void val_bounds(const emit *e, val *v);
 bool is_narrow(const emit *e, int v); /* an integer that is an `int` in the text */
 const char *value_type(const emit *e, int v);
-bool is_inside(const emit *e, int at, int d);  /* proves that the index lies inside the dim */
-bool aff_fits_int(const emit *e, int at);      /* but for its outer dims */
+bool is_inside(const emit *e, int at, int d); /* proves that the index lies inside the dim */
+bool aff_fits_int(const emit *e, int at);     /* but for its outer dims */
 
 /* Guards: whether the index lies below the size of a dim; both of two. -1: always. */
 int below_size(emit *e, int at, int d);
@@ -213,6 +220,9 @@ int both_guards(emit *e, int guard, int other);
 
 /* ---- stores.c ---- */
 bool reduces_dims(gs_op op); /* schedule.c */
+/* The dim of m's two, a merge, that the merged value joins, or -1. */
+int joined_dim(const emit *e, const gs_node *m);
+void halve_reductions(emit *e); /* halves.c */
 /* The stores of a value into memory, over loops that suit the value. */
 void add_stores(emit *e, unit *u, int to, gs_id expr, bool add);
 /* One store at a point, over the dims of the memory. */
@@ -231,6 +241,16 @@ void share_in_place(emit *e);                    /* inplace.c: proves or refuses
 
 /* ---- schedule.c ---- */
 gs_status schedule(emit *e);
+void replace_node(emit *e, gs_id from, gs_id to); /* in all results */
+
+/* ---- tunables.c ---- */
+/* The value of a tunable of the kernel being planned: by_default, or what the caller asks for where
+ * it is one of legal[0..n); else a failure that tuning_end reports. What is legal may depend on
+ * tunables asked for before. Notes default and legal values in the launch list. */
+int64_t tunable(const emit *e, const char *template_name, const char *name, int64_t by_default,
+                const int64_t *legal, int n);
+void tuning_begin(emit *e, const char *wanted);
+void tuning_end(emit *e);
 
 /* ---- geometry.c ---- */
 /* The order of inner dims (the last is the one that vectors lie along), and the vector width. */
@@ -246,13 +266,34 @@ typedef struct geometry {
   int threads, lanes; /* lanes threads share a row */
   int per_block;      /* rows of a block at a time */
   int chunks;         /* vectors of a row that a thread has, at most */
+  int cluster;        /* blocks that share a row, where there are more than one */
+  bool apart;         /* each chunk under a test of its own: interleaved they take more registers */
+  int blocks;         /* that a processor is to hold at once; 1: as many as come out */
   int64_t cap;        /* blocks of a persistent kernel */
+  int ahead;          /* rows that are copied to shared memory before it is their turn */
   bool resident;      /* what is read twice stays in registers */
+  bool fixed;         /* what all rows read, too: else in shared memory, where rows are copied */
   bool compensated;   /* column sums carry their rounding error along */
+  bool carried;       /* column sums go to shared memory after every LONGEST_CHAIN rows */
+  int64_t shared;     /* bytes of it that are not static */
 } geometry;
-/* values: arrays of chunks vectors that a thread would keep; sums: column sums. */
-void geometry_row(const emit *e, int64_t count, int vec, int values, int sums, bool persistent,
-                  geometry *out);
+/* What a kernel of rows asks for. */
+typedef struct demand {
+  int64_t count; /* elements of a row */
+  int vec;
+  bool persistent;
+  int kept, fixed; /* registers that a vector takes of what is read twice; of what all rows read */
+  int staged;      /* bytes of an element of what can be copied ahead */
+  int same;        /* bytes of an element of what all rows read */
+  int sums;        /* over the columns */
+  int levels;      /* of reductions */
+  int streams;     /* vectors that a loop has in hand at once */
+  int work;        /* operations on an element */
+} demand;
+void geometry_row(const emit *e, const demand *d, geometry *out);
+/* A long row that threads keep in registers, `registers` a vector: for one block, or the blocks of
+ * a cluster; false, and *g as it was, where that is not for this row. */
+bool long_row(const emit *e, int64_t vectors, int64_t registers, geometry *g);
 #define LONGEST_CHAIN 16 /* additions in a row without carrying the rounding error along */
 
 /* ---- body.c: a kernel being written ---- */
@@ -276,18 +317,28 @@ typedef struct kern {
   int nbases;
   const char **taken; /* names in scope */
   int ntaken, cap_taken;
-  bool scratch;                 /* block sums meet in shared memory */
-  unsigned fold_f32, fold_i64;  /* bits: components of folds that do */
-  bool *tables;                 /* by number: read */
+  bool scratch;        /* block sums meet in shared memory */
+  int meets;           /* exchanges of a cluster, each through an array of its own */
+  int areas;           /* floats of scratch that single collectives have to themselves */
+  const char *dynamic; /* declarations of shared memory that is not static, or NULL */
+  int64_t dynamic_bytes;
+  unsigned fold_f32, fold_i64; /* bits: components of folds that do */
+  bool *tables;                /* by number: read */
+  bool *near_tables;           /* by number: looked up in a copy in shared memory, tableN_at */
+  bool whole;                  /* no limit ends a row: they are left out */
   int ntables;
   int counter;
   bool *reads, *writes, *strides; /* by mem */
   bool dims[GS_MAX_DIMS];
   struct {
     int value;
-    const char *name;
+    const char *name; /* of registers, or NULL */
+    const char *ring; /* of shared memory, or NULL */
+    const char *from; /* what precedes the index there */
     bool loaded;
-  } kept[16]; /* loads in registers */
+    bool packed; /* vectors as they lie in memory */
+  } kept[32];    /* loads that stay on the chip */
+  int pass;      /* number of the loop over a row, 0 ... 7 */
   int nkept;
   const char *chunk; /* the text "[c]" that follows their names */
 } kern;
@@ -302,6 +353,9 @@ typedef struct term { /* what a loop does with a value */
   gs_op op;
   bool compensated;
   int made; /* REDUCE of a row: the value that it makes (of a fold: one of its components) */
+  /* of a logsumexp: what is taken from all of it, or -1; its maximum, where it is known before */
+  int shift;
+  const char *top;
 } term;
 #define MAX_TERM_VALUES (MAX_STORES * 2 * GS_MAX_ARGS)
 
@@ -332,6 +386,7 @@ const char *rows_text(kern *k); /* number of rows of the unit */
 const char *row_name(kern *k);  /* the variable that counts rows */
 void row_bind(kern *k);         /* declares the other loop variables of the row */
 void row_values(kern *k, const int *roots, int n, int level);
+void row_bases(kern *k, const int *loads, int n); /* where the row of each lies */
 void row_store(kern *k, const store *st, const char *when);
 
 /* ---- fold.c: reductions by the author's own step and merge ---- */
@@ -346,6 +401,13 @@ void fold_finish(kern *k, const geometry *g, const term *t);
 int term_values(const emit *e, const term *terms, int n, int *out);
 /* The inside of one step of a loop over s: loads, arithmetic, terms, stores. */
 void write_step(kern *k, const space *s, const char *flat, const term *terms, int n);
+typedef struct fetch { /* of a vector of a load that is held */
+  int value;
+  const char *to;   /* registers, or NULL: into the ring */
+  const char *ring; /* registers: from the ring where there is one */
+  const char *at;   /* what precedes the index there */
+} fetch;
+void write_fetch(kern *k, const space *s, const fetch *f);
 void declare_sum(kern *k, const term *t, int vec, const char *dims);
 const char *fold_lanes(kern *k, const char *array, int vec, gs_op op); /* writes; the text left */
 
@@ -361,13 +423,53 @@ const char *lane_name(const geometry *g);
 bool is_chunked(const geometry *g, const space *s);
 void write_loop(kern *k, const geometry *g, const loop *l, bool chunked);
 const char *collective(kern *k, const geometry *g, gs_op op, const char *value);
+/* Where in `scratch` n values of a block meet, apart from the meetings before and after. */
+const char *meeting_area(kern *k, const geometry *g, int n);
+const char *block_collective(kern *k, const geometry *g, gs_op op, const char *value);
 const char *geometry_text(kern *k, const geometry *g, int vec, const char *more);
+
+/* One step a chunk: what follows is inside, up to close_chunks. Returns whether there is a test. */
+bool open_chunks(kern *k, const geometry *g, const space *s);
+void close_chunks(kern *k, bool tested);
+
+/* ---- held.c: what a kernel of rows holds on the chip ---- */
+typedef struct held {
+  int value;
+  bool twice;  /* several loops read it */
+  bool same;   /* all rows read the same */
+  bool packed; /* can stay as it lies in memory, and be fetched before the first loop */
+  bool staged; /* can be copied ahead */
+} held;
+typedef struct plan {
+  loop *loops[MAX_LOOPS];
+  int nloops;
+  int roots[MAX_STORES * 3], nroots;
+  int levels;
+  space main; /* the longest */
+  geometry g;
+  held held[32];
+  int nheld;
+} plan;
+bool same_space(const space *a, const space *b);
+void find_held(kern *k, plan *p);
+void count_demand(kern *k, const plan *p, demand *d);
+void hold_same(kern *k, plan *p);  /* before the rows */
+void copy_ahead(kern *k, plan *p); /* begins the copies of one row */
+void hold_row(kern *k, plan *p);   /* before the first loop over a row */
+
+/* ---- shift.c: long rows that begin anywhere ---- */
+bool shift_rows(kern *k, plan *p); /* true: the loops along the row are shifted */
+void unshift_rows(plan *p, int vec);
+bool is_shifted_access(const emit *e, int m, int off, const space *s);
+void declare_shift(kern *k, const plan *p);
+void write_edges(kern *k, const loop *l);
 
 /* ---- record.c: from text to a kernel record ---- */
 typedef struct shape {
   const char *template_name, *piece;
   int threads;
   bool barrier_free;
+  int64_t shared; /* bytes that are not static */
   gs_count grid;
   const char *tunables;
   gs_hole holes[24];

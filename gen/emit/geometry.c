@@ -2,21 +2,29 @@
  * Everything that a tuner may change is chosen here, from the table of tunables. */
 #include "emit/emit.h"
 
-/* The tunables and what is legal. A kernel record prints its choice.
+/* The choices, and what is legal. A kernel record prints its choice.
  *   vec       power of two, at most 16 bytes of the narrowest tensor and 8; divides the last dim
  *   lanes     threads a row: power of two up to 32 (groups of a warp), or `threads` (a block)
  *   threads   multiple of 32, at most 1024
  *   rows      threads / lanes, or 1
  *   chunks    ceil(count / (lanes * vec))
- *   mode      resident: what is read twice stays in registers (REGISTERS of f32); else streamed
+ *   mode      resident: what is read twice stays in registers; else streamed, or read again from
+ *             shared memory
+ *   ahead     rows that a persistent block copies to shared memory before their turn
  *   blocks    of a persistent kernel: a multiple of the machine's processors */
 enum {
-  GROUP_THREADS = 128, /* a block of several rows */
-  GROUP_CHUNKS = 4,    /* the most vectors a lane of a warp takes before a block takes the row */
-  BLOCK_CHUNKS = 2,
-  WIDE_THREADS = 512,   /* beyond, chunks double */
-  REGISTERS_OWN = 48,   /* of a thread, for indices and intermediate values */
-  REGISTERS_MOST = 128, /* f32 kept in registers */
+  GROUP_THREADS = 128,   /* a block of several rows */
+  GROUP_CHUNKS = 4,      /* the most vectors a lane of a warp takes before a block takes the row */
+  ROW_THREADS = 128,     /* a block of one row, while a thread has no more vectors than: */
+  ROW_CHUNKS = 4,        /* many loads in flight and few threads to wait for */
+  LASTING_THREADS = 512, /* of a processor, in persistent blocks */
+  LASTING_CHUNKS = 2,
+  AHEAD = 2,
+  REGISTERS = 65536,         /* of a processor */
+  LIGHT_WORK = 16,           /* operations on an element that surely fit the registers left */
+  REGISTERS_OWN = 48,        /* of a thread, for indices and intermediate values */
+  REGISTERS_MOST = 128,      /* that hold what is read twice */
+  BLOCK_SHARED = 1024 + 512, /* what a block's shared memory takes besides what is asked for */
 };
 
 static int64_t at_least_one(int64_t n) {
@@ -25,13 +33,16 @@ static int64_t at_least_one(int64_t n) {
 
 bool lies_apart(const emit *e, int m, int off, const space *s, int64_t apart) {
   if (s->n == 0) return s->vec == 1;
+  if (s->shifted) return apart == 1 && is_shifted_access(e, m, off, s);
   const mem *x = &e->mems[m];
   const aff *a = &e->affs[off];
   int last = s->dim[s->n - 1];
   int64_t all = s->vec * apart;
   if (aff_coef(e, off, last) != apart || a->c % all) return false;
-  for (int i = 0; i < a->n; i++)
+  for (int i = 0; i < a->n; i++) {
     if (a->var[i] != last && a->coef[i] % all) return false;
+    if (a->var[i] >= OPAQUE && (e->vals[a->var[i] - OPAQUE].deps >> last & 1)) return false;
+  }
   return x->ndims < 2 || x->temp >= 0 || mem_packed(e, x) % all == 0;
 }
 
@@ -120,19 +131,25 @@ void space_of(emit *e, gs_dims inner, const int *values, int nvalues, const stor
   *out = s;
 }
 
+/* The dims of a unit's rows: an outer one first, also where the tensor has it merged with another;
+ * then those of the first store in its order. */
 void unit_rows(emit *e, unit *u) {
   u->nrow = 0;
   gs_dims left = u->rows;
-  if (u->nstores)
-    for (int i = 0; i < e->mems[u->stores[0].mem].ndims; i++) {
-      int d = e->mems[u->stores[0].mem].dim[i];
-      if (!(left >> d & 1)) continue;
+  for (int outer = 1; outer >= 0; outer--) {
+    const mem *m = u->nstores ? &e->mems[u->stores[0].mem] : NULL;
+    for (int i = 0; m && i < m->ndims; i++) {
+      int d = m->dim[i];
+      if (!(left >> d & 1) || dim_is_outer(e, d) != (outer == 1)) continue;
       u->row_dim[u->nrow++] = d;
       left &= ~((gs_dims)1 << d);
     }
-  for (int outer = 1; outer >= 0; outer--)
-    for (int d = 0; d < GS_MAX_DIMS && u->nrow < GS_MAX_RANK; d++)
-      if ((left >> d & 1) && dim_is_outer(e, d) == (outer == 1)) u->row_dim[u->nrow++] = d;
+    for (int d = 0; d < GS_MAX_DIMS && u->nrow < GS_MAX_RANK; d++) {
+      if (!(left >> d & 1) || dim_is_outer(e, d) != (outer == 1)) continue;
+      u->row_dim[u->nrow++] = d;
+      left &= ~((gs_dims)1 << d);
+    }
+  }
   int outers = 0;
   for (int i = 0; i < u->nrow; i++) outers += dim_is_outer(e, u->row_dim[i]);
   if (outers > 1 || (outers == 1 && !dim_is_outer(e, u->row_dim[0])))
@@ -151,45 +168,158 @@ static int64_t up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* One row for a whole block. */
-static void block_row(int64_t vectors, geometry *g) {
-  int64_t chunks = vectors >= 128 * BLOCK_CHUNKS ? BLOCK_CHUNKS : 1, threads = 0;
-  for (;; chunks *= 2) {
-    threads = up(up(vectors, chunks), 32) * 32;
-    if (threads <= WIDE_THREADS || chunks >= 4) break;
-  }
-  if (threads > 1024) threads = 1024;
-  g->threads = g->lanes = (int)threads;
-  g->per_block = 1;
-  g->chunks = (int)up(vectors, threads);
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
 }
 
-void geometry_row(const emit *e, int64_t count, int vec, int values, int sums, bool persistent,
-                  geometry *out) {
-  geometry g = {0};
-  int64_t vectors = at_least_one(up(count, vec));
+/* Threads and chunks of a block that has a row: about `threads`, of up to `chunks` vectors each. */
+static void block_row(int64_t vectors, int64_t threads, int64_t chunks, geometry *g) {
+  int64_t each = least(chunks, at_least_one(up(vectors, threads)));
+  int64_t wide = up(up(vectors, each), 32) * 32;
+  if (wide > 1024) wide = 1024;
+  g->threads = g->lanes = (int)wide;
+  g->per_block = 1;
+  g->chunks = (int)up(vectors, wide);
+}
+
+static void group_rows(int64_t vectors, bool persistent, geometry *g) {
+  g->threads = GROUP_THREADS;
+  for (g->lanes = persistent ? 2 : 1; g->lanes < vectors && g->lanes < 32;) g->lanes *= 2;
+  g->per_block = g->threads / g->lanes;
+  g->chunks = (int)up(vectors, g->lanes);
+}
+
+/* Registers that a thread may have where a processor holds so many blocks: each of its four parts
+ * has a quarter of the warps and of the registers, and deals them out by eights. */
+static int64_t registers_of(int64_t threads, int64_t blocks) {
+  int64_t warps = up(up(threads, 32) * blocks, 4);
+  return least(REGISTERS / (4 * 32) / warps / 8 * 8, 255);
+}
+
+/* Tunable: the threads that a row of a whole block aims at, and the blocks that a processor is to
+ * hold at once: up to as many as have the registers and shared memory that they need. */
+static int64_t row_threads(const emit *e, int64_t by_default, int64_t most) {
+  static const int64_t legal[] = {64, 128, 192, 256, 320, 384, 512, 768, 1024};
+  int n = 0;
+  while (n < (int)(sizeof legal / sizeof *legal) && legal[n] <= most) n++;
+  return tunable(e, "row", "threads", by_default, legal, n);
+}
+
+static int blocks_at_once(const emit *e, int most) {
+  int64_t legal[GS_MAX_LEGAL];
+  int n = 0;
+  for (int k = 1; k <= most; k = k < 4 ? k + 1 : 2 * k) legal[n++] = k;
+  return (int)tunable(e, "row", "blocks", most, legal, n);
+}
+
+/* Each row has a block of its own, or a share of one; as many at a time as their registers let. */
+static void passing_rows(const emit *e, const demand *d, int64_t vectors, geometry *g) {
+  bool grouped = vectors <= 32 * GROUP_CHUNKS;
+  if (grouped)
+    group_rows(vectors, false, g);
+  else
+    block_row(vectors, row_threads(e, ROW_THREADS, 1024), ROW_CHUNKS, g);
+  int64_t room = least(REGISTERS / g->threads - REGISTERS_OWN, REGISTERS_MOST);
+  g->resident = d->kept * g->chunks <= room;
+  g->blocks = 1;
+  if (!g->resident || d->work > LIGHT_WORK) return;
+  int64_t need = 36 + 8 * (d->streams > 2 ? d->streams - 2 : 0) + d->kept * g->chunks;
+  need += 4 * (d->levels > 1 ? d->levels - 1 : 0) + (grouped ? 4 : 0);
+  for (int n = 2; n <= 2048 / g->threads && n <= 32; n++)
+    if (registers_of(g->threads, n) >= need) g->blocks = n;
+  g->blocks = blocks_at_once(e, g->blocks);
+}
+
+/* Bytes of shared memory: the rows in hand, what all rows read, sums that are carried. */
+static int64_t shared_need(const demand *d, const geometry *g) {
+  int64_t need = (int64_t)d->staged * d->count * g->per_block * (g->ahead + 1);
+  if (!g->fixed) need += (int64_t)d->same * d->count;
+  if (g->carried) need += (int64_t)d->sums * 8 * g->chunks * d->vec * g->threads;
+  return need;
+}
+
+static int64_t register_need(const demand *d, const geometry *g) {
+  int64_t need = REGISTERS_OWN + 8 + (int64_t)d->sums * g->chunks * d->vec;
+  if (g->compensated) need += (int64_t)d->sums * g->chunks * d->vec;
+  if (g->resident) need += (int64_t)d->kept * g->chunks;
+  if (g->fixed) need += (int64_t)d->fixed * g->chunks;
+  return need;
+}
+
+static bool fits(const emit *e, const demand *d, geometry *g) {
+  int64_t room = registers_of(g->threads, g->blocks);
+  int64_t shared = (e->caps->shared_per_block + 1024) / g->blocks - BLOCK_SHARED;
+  g->shared = shared_need(d, g);
+  return register_need(d, g) <= room && g->shared <= shared;
+}
+
+/* What a persistent block holds on the chip, the best that fits. Long chains of plain additions are
+ * the last resort, after fewer blocks. */
+static bool hold(const emit *e, const demand *d, int most, geometry *g) {
+  static const struct {
+    bool resident, fixed, carried, compensated;
+  } ways[] = {{true, true, true, false},
+              {true, false, true, false},
+              {false, false, true, false},
+              {false, false, false, true},
+              {false, false, false, false}};
+  static const int tiers[] = {0, 3, 4, 5};
+  for (int t = 0; t < 3; t++)
+    for (g->blocks = most; g->blocks > 0; g->blocks--)
+      for (int i = tiers[t]; i < tiers[t + 1]; i++)
+        for (g->ahead = AHEAD; g->ahead > 0; g->ahead--) {
+          g->resident = ways[i].resident;
+          g->fixed = ways[i].fixed || !d->same || g->per_block > 1;
+          g->carried = ways[i].carried && d->sums && d->vec > 1;
+          g->compensated = ways[i].compensated || (d->vec == 1 && d->sums);
+          if (fits(e, d, g)) return true;
+        }
+  return false;
+}
+
+/* Nothing is copied ahead: what fits stays in registers. */
+static void hold_registers(const demand *d, geometry *g) {
+  int64_t room = registers_of(g->threads, g->blocks) - REGISTERS_OWN;
+  int64_t sums = (int64_t)d->sums * g->chunks * d->vec;
+  g->ahead = 0;
+  g->shared = 0;
+  g->fixed = g->carried = false;
+  g->compensated = 2 * sums <= room / 2;
+  room -= g->compensated ? 2 * sums : sums;
+  g->resident = (d->kept + d->fixed) * g->chunks <= room;
+  g->fixed = g->resident;
+}
+
+/* Blocks that persist, each with every so-manieth row. */
+static void lasting_rows(const emit *e, const demand *d, int64_t vectors, geometry *g) {
+  int64_t threads = 32;
+  if (vectors <= 32) {
+    group_rows(vectors, true, g);
+  } else {
+    for (; threads < LASTING_THREADS && vectors > threads * LASTING_CHUNKS;) threads += 32;
+    block_row(vectors, row_threads(e, threads, LASTING_THREADS), ROW_CHUNKS, g);
+  }
+  int most = g->threads > 384 ? 1 : g->threads > 192 ? 2 : LASTING_THREADS / g->threads;
+  most = blocks_at_once(e, most);
+  if (d->staged == 0 || !hold(e, d, most, g)) {
+    g->blocks = most;
+    hold_registers(d, g);
+  }
+  g->cap = (int64_t)e->caps->sm_count * g->blocks;
+}
+
+void geometry_row(const emit *e, const demand *d, geometry *out) {
+  geometry g = {.blocks = 1};
+  int64_t vectors = at_least_one(up(d->count, d->vec));
   if (e->caps->row_threads == 1) {
-    g = (geometry){.threads = 32, .lanes = 1, .per_block = persistent ? 1 : 32};
+    g = (geometry){.threads = 32, .lanes = 1, .per_block = d->persistent ? 1 : 32, .blocks = 1};
     g.chunks = (int)vectors;
     g.compensated = true;
     g.cap = e->caps->sm_count;
-    *out = g;
-    return;
-  }
-  if (vectors <= 32 * GROUP_CHUNKS) {
-    g.threads = GROUP_THREADS;
-    for (g.lanes = persistent ? 2 : 1; g.lanes < vectors && g.lanes < 32;) g.lanes *= 2;
-    g.per_block = g.threads / g.lanes;
-    g.chunks = (int)up(vectors, g.lanes);
+  } else if (d->persistent) {
+    lasting_rows(e, d, vectors, &g);
   } else {
-    block_row(vectors, &g);
+    passing_rows(e, d, vectors, &g);
   }
-  int64_t room = 65536 / g.threads - REGISTERS_OWN;
-  if (room > REGISTERS_MOST) room = REGISTERS_MOST;
-  int64_t each = (int64_t)g.chunks * vec;
-  g.compensated = sums * 2 * each <= room / 2;
-  room -= (g.compensated ? 2 : 1) * sums * each;
-  g.resident = values * each <= room;
-  g.cap = e->caps->sm_count * at_least_one(512 / g.threads);
   *out = g;
 }

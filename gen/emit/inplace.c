@@ -43,6 +43,21 @@ static bool read_before_barrier(const emit *e, const unit *u, int result, const 
   return true;
 }
 
+/* Whether a store over other dims than those of `result` reads m: other threads do. */
+static bool other_side_reads(const emit *e, const unit *u, int result, int m) {
+  int roots[MAX_STORES], n = 0;
+  gs_dims dims = 0;
+  for (int i = 0; i < u->nstores; i++)
+    if (u->stores[i].mem == result) dims = u->stores[i].dims;
+  for (int i = 0; i < u->nstores; i++)
+    if (u->stores[i].dims != dims) roots[n++] = u->stores[i].value;
+  bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
+  collect(e, roots, n, seen, true, NULL);
+  for (int v = 0; v < e->nvals; v++)
+    if (seen[v] && e->vals[v].kind == VAL_LOAD && e->vals[v].mem == m) return true;
+  return false;
+}
+
 /* Whether every read of m in u leaves `result` free to be written over it. */
 static bool is_safe(const emit *e, unit *u, int result, int m) {
   int roots[MAX_STORES * 2 + 1], n = unit_roots(u, roots);
@@ -50,6 +65,7 @@ static bool is_safe(const emit *e, unit *u, int result, int m) {
   collect(e, roots, n, any, true, NULL);
   collect(e, roots, n, last, false, NULL);
   bool elsewhere = false;
+  if (u->kind == UNIT_MAP && other_side_reads(e, u, result, m)) return false;
   for (int v = 0; v < e->nvals; v++) {
     const val *x = &e->vals[v];
     if (!any[v] || x->kind != VAL_LOAD || x->mem != m) continue;

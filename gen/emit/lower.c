@@ -9,7 +9,8 @@ static bool same_val(const val *a, const val *b) {
   return a->kind == b->kind && a->type == b->type && a->op == b->op && a->to == b->to &&
          a->nargs == b->nargs && memcmp(a->arg, b->arg, sizeof(int) * (size_t)a->nargs) == 0 &&
          a->mem == b->mem && a->row == b->row && a->off == b->off && a->guard == b->guard &&
-         a->dim == b->dim && a->index == b->index && a->rdims == b->rdims && a->value == b->value &&
+         a->dim == b->dim && a->index == b->index && a->rdims == b->rdims &&
+         a->captured == b->captured && a->value == b->value &&
          signbit(a->value) == signbit(b->value);
 }
 
@@ -230,20 +231,28 @@ static int lower_split(emit *e, const gs_node *n, const where_at *w) {
   return zero_unless(e, n, guard, lower(e, n->arg[0], &in));
 }
 
-/* Inside a reduction its dims run by themselves: a guard from outside says nothing about them. */
-static void bind_reduced(emit *e, gs_dims rdims, where_at *w) {
+/* Inside a reduction its dims run by themselves: a guard from outside says nothing about them. True
+ * when an index from outside names one of them: no kernel can compute that in place (schedule.c).
+ */
+static bool bind_reduced(emit *e, const gs_node *n, where_at *w) {
+  gs_dims rdims = n->rdims;
+  bool captured = false;
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    captured |= (n->dims >> d & 1) && (aff_deps(e, w->at[d]) & rdims);
   for (int d = 0; d < GS_MAX_DIMS; d++) {
     int g = w->guard[d];
     if (rdims >> d & 1) w->at[d] = aff_var(e, d);
     if ((rdims >> d & 1) || (g >= 0 && (e->vals[g].deps & rdims))) w->guard[d] = -1;
   }
   if (w->holds >= 0 && (e->vals[w->holds].deps & rdims)) w->holds = -1;
+  return captured;
 }
 
 static int lower_reduce(emit *e, const gs_node *n, const where_at *w) {
   where_at in = *w;
-  bind_reduced(e, n->rdims, &in);
+  bool captured = bind_reduced(e, n, &in);
   val v = blank(VAL_REDUCE, n);
+  v.captured = captured;
   v.op = n->op;
   v.nargs = 1;
   v.arg[0] = lower(e, n->arg[0], &in);
@@ -261,8 +270,9 @@ static int lower_fold(emit *e, const gs_node *n, const where_at *w) {
     lower(e, f->step[i], &loops);
     lower(e, f->merge[i], &loops);
   }
-  bind_reduced(e, n->rdims, &in);
+  bool captured = bind_reduced(e, n, &in);
   val v = blank(VAL_REDUCE, n);
+  v.captured = captured;
   v.op = n->op;
   v.index = n->index;
   v.dim = n->dim[0];

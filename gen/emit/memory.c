@@ -6,16 +6,18 @@
 
 /* Words that kernels use themselves, or that C++ keeps. */
 static const char *const words[] = {
-    "i",        "j",       "c",      "l",      "b",      "row",      "lane",  "live",  "scratch",
-    "parts",    "need",    "first",  "next",   "key",    "f32",      "bf16",  "f16",   "i32",
-    "i64",      "u8",      "i8",     "e4m3",   "e5m2",   "e8m0",     "int",   "float", "double",
-    "char",     "long",    "short",  "auto",   "new",    "delete",   "class", "this",  "template",
-    "operator", "default", "union",  "and",    "or",     "not",      "xor",   "for",   "if",
-    "else",     "do",      "while",  "return", "switch", "case",     "break", "true",  "false",
-    "const",    "static",  "struct", "void",   "using",  "typename", "bool"};
+    "i",      "j",      "c",      "l",        "b",     "row",   "lane",     "live",     "scratch",
+    "parts",  "need",   "first",  "next",     "key",   "to",    "from",     "into",     "since",
+    "group",  "turn",   "sums",   "f32",      "bf16",  "f16",   "i32",      "i64",      "u8",
+    "i8",     "e4m3",   "e5m2",   "e8m0",     "int",   "float", "double",   "char",     "long",
+    "short",  "auto",   "new",    "delete",   "class", "this",  "template", "operator", "default",
+    "union",  "and",    "or",     "not",      "xor",   "for",   "if",       "else",     "do",
+    "while",  "return", "switch", "case",     "break", "true",  "false",    "const",    "static",
+    "struct", "void",   "using",  "typename", "bool"};
 static const char *const stems[] = {"e",   "r",  "sum", "max", "min",
                                     "lse", "i_", "gs_", "GS_", "table"};
-static const char *const ends[] = {"_v", "_at", "_ld", "_acc", "_comp", "_parts", "_left"};
+static const char *const ends[] = {"_v",     "_at",   "_ld",   "_acc", "_comp",
+                                   "_parts", "_left", "_ring", "_far"};
 
 static bool is_number(const char *s) {
   if (!*s) return false;

@@ -198,5 +198,6 @@ void add_kernel(kern *k, shape *s) {
                    .args = p.args,
                    .grid = s->grid,
                    .threads = s->threads,
+                   .shared_bytes = (int)s->shared,
                    .barrier_free = s->barrier_free};
 }

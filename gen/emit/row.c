@@ -4,15 +4,6 @@
 
 #include <string.h>
 
-typedef struct plan {
-  loop *loops[MAX_LOOPS];
-  int nloops;
-  int roots[MAX_STORES * 3], nroots;
-  int levels;
-  space main; /* the longest */
-  geometry g;
-} plan;
-
 static loop *loop_for(emit *e, plan *p, int level, gs_dims inner) {
   for (int i = 0; i < p->nloops; i++)
     if (p->loops[i]->level == level && p->loops[i]->inner == inner) return p->loops[i];
@@ -53,6 +44,18 @@ static bool has_fold(const emit *e, const loop *l, const val *x) {
   return false;
 }
 
+/* logsumexp(x - c) is logsumexp(x) - c where c is one for the row: the maximum less c is exact to a
+ * rounding, as x - c would be at it. Returns x; *shift receives c or -1. */
+static int without_shift(const kern *k, const val *reduce, int *shift) {
+  const val *x = &k->e->vals[reduce->arg[0]];
+  *shift = -1;
+  if (reduce->op != GS_OP_LOGSUMEXP || x->kind != VAL_OP || x->op != GS_OP_SUB)
+    return reduce->arg[0];
+  if (k->e->vals[x->arg[1]].deps & ~k->u->rows) return reduce->arg[0];
+  *shift = x->arg[1];
+  return x->arg[0];
+}
+
 static void plan_reductions(kern *k, plan *p) {
   emit *e = k->e;
   bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
@@ -64,9 +67,11 @@ static void plan_reductions(kern *k, plan *p) {
     loop *l = loop_for(e, p, x->level, without_ones(e, x->rdims));
     k->name[v] = NULL;
     if (x->op == GS_OP_FOLD && has_fold(e, l, x)) continue;
+    int shift, value = without_shift(k, x, &shift);
     push_term(e, l,
               (term){.kind = TERM_REDUCE,
-                     .value = x->arg[0],
+                     .value = value,
+                     .shift = shift,
                      .name = sum_name(k, x->op),
                      .chunk = "",
                      .op = x->op,
@@ -119,66 +124,107 @@ static void plan_spaces(emit *e, plan *p) {
     if (i == 0 || p->loops[i]->s.count > p->main.count) p->main = p->loops[i]->s;
 }
 
-static bool same_space(const space *a, const space *b) {
-  return a->n == b->n && a->vec == b->vec && a->count == b->count &&
-         memcmp(a->dim, b->dim, sizeof(int) * (size_t)a->n) == 0;
+/* The maxima and sums of a cluster's blocks make one of each. */
+static const char *join_blocks(kern *k, const geometry *g, const char *n, const char *top,
+                               const char *sum) {
+  line(k, "const f32 %s_own[2] = {%s, %s};", n, top, sum);
+  line(k, "f32 %s_each[%d];", n, 2 * g->cluster);
+  line(k, "GS_CLUSTER_GATHER(%d, %s_each, %s_own, meet%d);", g->cluster, n, n, ++k->meets);
+  line(k, "f32 %s_all = %s_each[0], %s_total = 0.0f;", n, n, n);
+  line(k, "GS_UNROLL");
+  line(k, "for (int b = 1; b < %d; b++) %s_all = gs_max(%s_all, %s_each[2 * b]);", g->cluster, n, n,
+       n);
+  line(k, "GS_UNROLL");
+  line(k, "for (int b = 0; b < %d; b++)", g->cluster);
+  line(k, "  %s_total += %s_each[2 * b + 1] * gs_exp(%s_each[2 * b] - %s_all);", n, n, n, n);
+  return fmt(k, "%s_total", n);
 }
 
-/* Loads that more than one loop over the main space reads: candidates to stay in registers. */
-static int shared_loads(kern *k, const plan *p, int *out, int max) {
-  emit *e = k->e;
-  int *times = GS_NEW_N(e->a, int, e->nvals + 1), n = 0;
-  for (int i = 0; i < p->nloops; i++) {
-    if (!same_space(&p->loops[i]->s, &p->main)) continue;
-    bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
-    int roots[MAX_TERM_VALUES];
-    int nroots = term_values(e, p->loops[i]->terms, p->loops[i]->nterms, roots);
-    collect(e, roots, nroots, seen, false, NULL);
-    for (int v = 0; v < e->nvals; v++) times[v] += seen[v];
+/* From a thread's sum, of its own maximum or one that all of its block have. */
+static void finish_logsumexp(kern *k, const plan *p, const term *t, const char *sum) {
+  const geometry *g = &p->g;
+  const char *all = fmt(k, "%s_all", t->name), *top = fmt(k, "%s_top", t->name);
+  if (!t->top) {
+    const char *most = block_collective(k, g, GS_OP_RMAX, top);
+    top = g->cluster > 1 ? fmt(k, "%s_most", t->name) : all;
+    line(k, "const f32 %s = %s;", top, most);
+    if (g->lanes > 1) sum = fmt(k, "%s * gs_exp(%s_top - %s)", sum, t->name, top);
+  } else if (g->cluster <= 1) {
+    all = top;
   }
-  gs_dims last = p->main.n ? (gs_dims)1 << p->main.dim[p->main.n - 1] : 0;
-  for (int v = 0; v < e->nvals && n < max; v++) {
-    const val *x = &e->vals[v];
-    if (times[v] < 2 || x->kind != VAL_LOAD || x->type != GS_F32 || !(x->deps & last)) continue;
-    if (x->row >= 0 && (aff_deps(e, x->row) & last)) continue;
-    if (p->main.vec > 1 && x->guard >= 0 && (e->vals[x->guard].deps & last) &&
-        !is_limit(e, x->guard, &p->main, 1))
-      continue;
-    if (p->main.vec == 1 || is_contiguous(e, x->mem, x->off, &p->main)) out[n++] = v;
+  sum = block_collective(k, g, GS_OP_SUM, sum);
+  if (g->cluster > 1) sum = join_blocks(k, g, t->name, top, sum);
+  if (t->shift >= 0) all = fmt(k, "(%s - %s)", all, value_text(k, t->shift));
+  line(k, "const f32 %s = %s + gs_log(%s);", t->name, all, sum);
+}
+
+/* The maxima that the logsumexps of a loop need come first where its elements are in registers. */
+static void find_tops(kern *k, plan *p, loop *l) {
+  loop *first = GS_NEW(k->e->a, loop);
+  *first = (loop){.level = l->level, .s = l->s, .inner = l->inner};
+  for (int i = 0; i < l->nterms; i++) {
+    term t = l->terms[i];
+    if (t.op != GS_OP_LOGSUMEXP) continue;
+    t.op = GS_OP_RMAX;
+    t.name = fmt(k, "%s_max", t.name);
+    declare_sum(k, &t, l->s.vec, "");
+    first->terms[first->nterms++] = t;
+  }
+  if (first->nterms) write_loop(k, &p->g, first, true);
+  for (int i = 0, j = 0; i < l->nterms; i++) {
+    term *t = &l->terms[i];
+    if (t->op != GS_OP_LOGSUMEXP) continue;
+    const char *own = fold_lanes(k, fmt(k, "%s_acc", first->terms[j++].name), l->s.vec, GS_OP_RMAX);
+    t->top = fmt(k, "%s_top", t->name);
+    line(k, "const f32 %s = gs_max(%s, -3.40282347e+38f);", t->top,
+         block_collective(k, &p->g, GS_OP_RMAX, own));
+  }
+}
+
+static bool is_sum(const term *t) {
+  return t->op != GS_OP_FOLD && t->op != GS_OP_LOGSUMEXP && t->op != GS_OP_RMAX &&
+         t->op != GS_OP_RMIN;
+}
+
+/* Sums of one loop by a block: they meet together. How many were finished. */
+static int finish_sums(kern *k, const plan *p, const loop *l) {
+  int n = 0;
+  const char *all = "";
+  for (int i = 0; i < l->nterms; i++) n += is_sum(&l->terms[i]);
+  bool block =
+      p->g.lanes == p->g.threads && p->g.lanes > 32 && (k->u->ncolumns == 0 || p->g.ahead > 0);
+  if (n < 2 || !block) return 0;
+  for (int i = 0; i < l->nterms; i++) {
+    const term *t = &l->terms[i];
+    if (!is_sum(t)) continue;
+    const char *sum = fold_lanes(k, fmt(k, "%s_acc", t->name), l->s.vec, t->op);
+    all = fmt(k, "%s%s%s", all, *all ? ", " : "", sum);
+  }
+  const char *name = unique(k, "sums");
+  line(k, "f32 %s[%d] = {%s};", name, n, all);
+  line(k, "GS_BLOCK_SUMS_AT(%d, %s, scratch, %s);", n, name, meeting_area(k, &p->g, n));
+  for (int i = 0, j = 0; i < l->nterms; i++) {
+    const term *t = &l->terms[i];
+    if (!is_sum(t)) continue;
+    line(k, "const f32 %s = %s[%d];", t->name, name, j++);
+    k->name[t->made] = t->name;
   }
   return n;
 }
 
-static void keep_loads(kern *k, plan *p, const int *loads, int n) {
-  const char *dims = p->g.chunks > 1 ? fmt(k, "[%d]", p->g.chunks) : "";
-  const char *vec = p->main.vec > 1 ? fmt(k, "[%d]", p->main.vec) : "";
-  for (int i = 0; i < n; i++) {
-    const char *name = unique(k, fmt(k, "%s_v", k->e->mems[k->e->vals[loads[i]].mem].name));
-    int guard = k->e->vals[loads[i]].guard;
-    bool skips = p->main.vec > 1 && guard >= 0 && !is_limit(k->e, guard, &p->main, 1);
-    line(k, "f32 %s%s%s%s;", name, dims, vec, skips ? " = {}" : "");
-    k->kept[k->nkept].value = loads[i];
-    k->kept[k->nkept].loaded = false;
-    k->kept[k->nkept++].name = name;
-  }
-}
-
 /* The collective that gives every thread of the row its reductions. */
 static void finish_reductions(kern *k, const plan *p, const loop *l) {
+  bool summed = finish_sums(k, p, l) > 0;
   for (int i = 0; i < l->nterms; i++) {
     const term *t = &l->terms[i];
     const char *acc = fmt(k, "%s_acc", t->name);
+    if (summed && is_sum(t)) continue;
     if (t->op == GS_OP_FOLD) {
       fold_finish(k, &p->g, t);
       continue;
     }
     if (t->op == GS_OP_LOGSUMEXP) {
-      const char *all = fmt(k, "%s_all", t->name), *top = fmt(k, "%s_top", t->name);
-      line(k, "const f32 %s = %s;", all, collective(k, &p->g, GS_OP_RMAX, top));
-      const char *sum = fold_lanes(k, acc, l->s.vec, GS_OP_SUM);
-      if (p->g.lanes > 1) sum = fmt(k, "%s * gs_exp(%s - %s)", sum, top, all);
-      line(k, "const f32 %s = %s + gs_log(%s);", t->name, all,
-           collective(k, &p->g, GS_OP_SUM, sum));
+      finish_logsumexp(k, p, t, fold_lanes(k, acc, l->s.vec, GS_OP_SUM));
     } else {
       const char *sum = fold_lanes(k, acc, l->s.vec, t->op);
       line(k, "const f32 %s = %s;", t->name, collective(k, &p->g, t->op, sum));
@@ -188,9 +234,16 @@ static void finish_reductions(kern *k, const plan *p, const loop *l) {
 }
 
 static bool loop_is_chunked(const plan *p, const loop *l) {
-  bool kept = p->g.resident;
+  bool kept = p->g.resident || p->g.ahead > 0;
   for (int i = 0; i < l->nterms; i++) kept |= l->terms[i].chunk[0] != 0;
   return kept && same_space(&l->s, &p->main);
+}
+
+/* Whether a second loop over the row reads registers. */
+static bool is_kept(const plan *p) {
+  bool kept = false;
+  for (int i = 0; i < p->nheld; i++) kept |= p->held[i].twice;
+  return kept;
 }
 
 static void write_level(kern *k, plan *p, int level) {
@@ -198,6 +251,7 @@ static void write_level(kern *k, plan *p, int level) {
     loop *l = p->loops[i];
     if (l->level != level) continue;
     bool chunked = loop_is_chunked(p, l);
+    if (chunked && p->g.resident && level <= p->levels && is_kept(p)) find_tops(k, p, l);
     for (int j = 0; j < l->nterms && level <= p->levels; j++) {
       if (l->terms[j].op == GS_OP_FOLD) {
         fold_declare(k, &l->terms[j]);
@@ -215,20 +269,30 @@ static void write_level(kern *k, plan *p, int level) {
   }
 }
 
+/* Whether elements are read after the last meeting, that another thread may overwrite. */
+static bool gathers_last(kern *k, const plan *p) {
+  bool *seen = GS_NEW_N(k->e->a, bool, k->e->nvals + 1), last = false;
+  collect(k->e, p->roots, p->nroots, seen, true, NULL);
+  for (int v = 0; v < k->e->nvals; v++)
+    last |= seen[v] && k->e->vals[v].kind == VAL_LOAD && k->e->vals[v].level == p->levels;
+  return last;
+}
+
 /* Everything that is done for one row. */
 static void write_one_row(kern *k, plan *p) {
   unit *u = k->u;
-  int loads[16];
-  int n = p->g.resident ? shared_loads(k, p, loads, 16) : 0;
   row_bind(k);
   row_values(k, p->roots, p->nroots, 0);
-  keep_loads(k, p, loads, n);
+  declare_shift(k, p);
+  if (p->g.ahead > 0) line(k, "GS_COPY_WAIT(%d);", p->g.ahead);
+  hold_row(k, p);
   for (int level = 1; level <= p->levels; level++) {
     write_level(k, p, level);
     row_values(k, p->roots, p->nroots, level);
   }
   if (u->gathers && p->g.lanes > 1 && p->g.lanes < p->g.threads) /* a block's sums are barriers */
     line(k, "GS_SYNCWARP();");
+  if (p->g.cluster > 1 && u->gathers && gathers_last(k, p)) line(k, "GS_CLUSTER_SYNC();");
   const char *first = p->g.lanes == 1 ? k->live
                       : k->live       ? fmt(k, "%s && %s == 0", k->live, lane_name(&p->g))
                                       : fmt(k, "%s == 0", lane_name(&p->g));
@@ -243,6 +307,49 @@ static const char *column_dims(kern *k, const plan *p) {
   return p->g.chunks > 1 ? fmt(k, "[%d]", p->g.chunks) : "";
 }
 
+static bool is_carried(const plan *p, const term *t) {
+  return p->g.carried && t->op == GS_OP_SUM && t->kind == TERM_REDUCE && t->chunk &&
+         p->main.vec > 1;
+}
+
+/* Sums and their rounding errors, in shared memory: places of the thread alone. */
+static void declare_far(kern *k, const plan *p, const term *t) {
+  int64_t places = 2 * (int64_t)p->g.chunks * p->main.vec, all = places * p->g.threads;
+  k->dynamic = fmt(k, "%sGS_DYNAMIC(f32, %s_far, %lld, %lld);\n", k->dynamic ? k->dynamic : "",
+                   t->name, (long long)k->dynamic_bytes, (long long)all);
+  k->dynamic_bytes += all * 4;
+  line(k, "GS_UNROLL");
+  line(k, "for (int c = 0; c < %lld; c++) %s_far[c * %d + GS_TID] = 0.0f;", (long long)places,
+       t->name, p->g.threads);
+}
+
+/* Adds what has come together to the sums in shared memory; in the end, takes them from there. */
+static void carry_sums(kern *k, const plan *p, bool last) {
+  const geometry *g = &p->g;
+  const char *chunk = g->chunks > 1 ? "[c]" : "";
+  if (g->chunks > 1) {
+    line(k, "GS_UNROLL");
+    open_block(k, "for (int c = 0; c < %d; c++)", g->chunks);
+  }
+  for (int i = 0; i < k->u->ncolumns; i++) {
+    const column *c = &k->u->columns[i];
+    if (!c->kept || c->op != GS_OP_SUM) continue;
+    int64_t by = 2 * (int64_t)p->main.vec * g->threads;
+    const char *at = g->chunks > 1 ? fmt(k, "c * %lld + GS_TID", (long long)by) : "GS_TID";
+    line(k, "gs_carry(%s_acc%s, %s_far, %s, %d);", c->name, chunk, c->name, at, g->threads);
+    if (last)
+      line(k, "gs_carried(%s_acc%s, %s_far, %s, %d);", c->name, chunk, c->name, at, g->threads);
+  }
+  if (g->chunks > 1) close_block(k);
+}
+
+static void carry_often(kern *k, const plan *p) {
+  open_block(k, "if (++since == %d)", LONGEST_CHAIN);
+  line(k, "since = 0;");
+  carry_sums(k, p, false);
+  close_block(k);
+}
+
 static void declare_columns(kern *k, plan *p) {
   for (int j = 0; j < p->nloops; j++) {
     loop *l = p->loops[j];
@@ -253,6 +360,7 @@ static void declare_columns(kern *k, plan *p) {
       t->compensated = (p->g.compensated || !wide) && t->op == GS_OP_SUM;
       if (wide) t->chunk = p->g.chunks > 1 ? "[c]" : "";
       declare_sum(k, t, l->s.vec, wide ? column_dims(k, p) : "");
+      if (wide && is_carried(p, t)) declare_far(k, p, t);
     }
   }
 }
@@ -329,6 +437,7 @@ static void write_parts(kern *k, plan *p) {
   unit *u = k->u;
   for (int i = 0; i < u->ncolumns; i++)
     if (!u->columns[i].kept) write_number_part(k, p, &u->columns[i]);
+  if (u->kept && p->g.carried) carry_sums(k, p, true);
   if (u->kept) write_wide_parts(k, p);
 }
 
@@ -346,7 +455,10 @@ static void allocate_parts(emit *e, unit *u, const plan *p) {
 /* ---- both templates ---- */
 
 static const char *shared_text(kern *k) {
-  const char *t = k->scratch ? "GS_SHARED(f32, scratch, 32);\n" : "";
+  int size = k->areas > 32 ? k->areas : 32;
+  const char *t = k->scratch ? fmt(k, "GS_SHARED(f32, scratch, %d);\n", size) : "";
+  if (k->dynamic) t = fmt(k, "%s%s", t, k->dynamic);
+  for (int i = 1; i <= k->meets; i++) t = fmt(k, "%sGS_SHARED(f32, meet%d, 16);\n", t, i);
   for (int i = 0; i < GS_MAX_FOLD; i++) {
     if (k->fold_f32 >> i & 1) t = fmt(k, "%sGS_SHARED(f32, fold_f32_%d, 32);\n", t, i);
     if (k->fold_i64 >> i & 1) t = fmt(k, "%sGS_SHARED(i64, fold_i64_%d, 32);\n", t, i);
@@ -359,12 +471,24 @@ static void row_shape(kern *k, plan *p, shape *sh, const char *body) {
   const geometry *g = &p->g;
   bool persistent = u->ncolumns > 0, group = is_grouped(g), numbers = false;
   for (int i = 0; i < u->ncolumns; i++) numbers |= !u->columns[i].kept;
-  bool meets = g->lanes > 1 && (u->reduces || numbers || (group && persistent && g->lanes < 32));
+  bool meets = g->lanes > 1 &&
+               (u->reduces || numbers || (group && persistent && g->lanes < 32) || k->dynamic);
   sh->template_name = persistent ? "row_column" : "row";
-  sh->piece = g->lanes == 1 ? "single" : group ? "group" : "block";
+  sh->piece = g->lanes == 1    ? "single"
+              : g->ahead > 0   ? (group ? "ahead_group" : "ahead")
+              : group          ? "group"
+              : g->cluster > 1 ? "cluster"
+                               : "block";
+  sh->shared = k->dynamic_bytes;
+  if (g->ahead > 0) {
+    hole_int(k, sh, "AHEAD", g->ahead);
+    hole_int(k, sh, "WIDTH", p->main.count);
+  }
+  if (g->lanes > 1) hole_int(k, sh, "BLOCKS", g->blocks);
   sh->threads = g->threads;
   sh->barrier_free = !meets;
   sh->grid = count_rows(k->e, u, g->per_block, persistent ? g->cap : 0);
+  if (g->cluster > 1) sh->grid.coef *= g->cluster;
   hole(sh, "BODY", body);
   hole(sh, "ROW", row_name(k));
   if (group || g->lanes == 1 || persistent) hole(sh, "COUNT", rows_text(k));
@@ -372,11 +496,15 @@ static void row_shape(kern *k, plan *p, shape *sh, const char *body) {
     hole_int(k, sh, "ROWS", g->per_block);
     hole_int(k, sh, "LANES", g->lanes);
   }
-  if (g->lanes > 1) {
-    hole(sh, "SHARED", shared_text(k));
+  if (g->lanes > 1) hole(sh, "SHARED", shared_text(k));
+  if (g->cluster > 1)
+    hole_int(k, sh, "CLUSTER", g->cluster);
+  else if (g->lanes > 1 && !g->ahead)
     hole(sh, "BARRIER_FREE", meets ? "0" : "1");
-  }
   const char *mode = p->g.resident ? "mode=resident" : "mode=streamed";
+  if (g->cluster > 1) mode = fmt(k, "cluster=%d %s", g->cluster, mode);
+  if (g->ahead > 0) mode = fmt(k, "%s ahead=%d", mode, g->ahead);
+  if (k->dynamic) mode = fmt(k, "%s shared=%lld", mode, (long long)k->dynamic_bytes);
   if (persistent) mode = fmt(k, "%s blocks=%lld", mode, (long long)g->cap);
   sh->tunables = geometry_text(k, g, p->main.vec, mode);
 }
@@ -391,9 +519,19 @@ static int unit_values(const unit *u, int *roots) {
   return n;
 }
 
+static void plan_long(kern *k, plan *p, const demand *d) {
+  const unit *u = k->u;
+  if (u->ncolumns || !u->reduces || k->e->caps->row_threads == 1) return;
+  for (int i = 0; i < p->nloops; i++)
+    for (int j = 0; j < p->loops[i]->nterms; j++)
+      if (p->loops[i]->terms[j].op == GS_OP_FOLD) return;
+  int64_t vectors = (p->main.count + p->main.vec - 1) / p->main.vec;
+  long_row(k->e, vectors, d->kept, &p->g);
+}
+
 static void plan_geometry(kern *k, plan *p) {
   unit *u = k->u;
-  int loads[16], n;
+  demand d;
   plan_reductions(k, p);
   plan_stores(k, p);
   plan_spaces(k->e, p);
@@ -401,10 +539,29 @@ static void plan_geometry(kern *k, plan *p) {
     for (int i = 0; i < p->nloops; i++)
       if (p->loops[i]->level == p->levels + 1 && p->loops[i]->inner == u->kept)
         p->main = p->loops[i]->s;
-  n = shared_loads(k, p, loads, 16);
-  int wide = 0;
-  for (int i = 0; i < u->ncolumns; i++) wide += u->columns[i].kept != 0;
-  geometry_row(k->e, p->main.count, p->main.vec, n, wide, u->ncolumns > 0, &p->g);
+  int vec = p->main.vec;
+  bool shifted = u->ncolumns == 0 && u->reduces && shift_rows(k, p);
+  for (;; unshift_rows(p, vec), shifted = false) {
+    p->nheld = 0;
+    find_held(k, p);
+    count_demand(k, p, &d);
+    geometry_row(k->e, &d, &p->g);
+    plan_long(k, p, &d);
+    if (!shifted || p->g.resident) break;
+  }
+}
+
+/* The copies of a row begin in a scope of their own, under its own name. */
+static const char *write_ahead(kern *k, plan *p) {
+  int bases = k->nbases, taken = k->ntaken;
+  const char *live = k->live;
+  k->live = NULL;
+  row_bind(k);
+  copy_ahead(k, p);
+  k->nbases = bases;
+  k->ntaken = taken;
+  k->live = live;
+  return take_text(k);
 }
 
 void write_row(emit *e, unit *u) {
@@ -421,9 +578,16 @@ void write_row(emit *e, unit *u) {
   if (u->ncolumns) {
     allocate_parts(e, u, p);
     declare_columns(&k, p);
+    const char *live = k.live;
+    k.live = NULL;
+    hold_same(&k, p);
+    k.live = live;
+    if (p->g.carried) line(&k, "int since = 0;");
     hole(&sh, "SUMS", take_text(&k));
+    if (p->g.ahead) hole(&sh, "FETCH", write_ahead(&k, p));
   }
   write_one_row(&k, p);
+  if (p->g.carried) carry_often(&k, p);
   const char *body = take_text(&k);
   if (u->ncolumns) {
     k.live = NULL;

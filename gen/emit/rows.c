@@ -66,6 +66,11 @@ static void declare_base(kern *k, int m, int row, int level) {
   k->bases[k->nbases++].name = name;
 }
 
+void row_bases(kern *k, const int *loads, int n) {
+  for (int i = 0; i < n; i++)
+    declare_base(k, k->e->vals[loads[i]].mem, k->e->vals[loads[i]].row, 0);
+}
+
 /* Loads always get a name, so that they are read here; others when used more than once, or inside.
  */
 static bool wants_name(kern *k, int v) {

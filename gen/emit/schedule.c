@@ -63,7 +63,7 @@ static gs_id inner_below(emit *e, gs_id root, bool self) {
   return 0;
 }
 
-static void replace(emit *e, gs_id from, gs_id to) {
+void replace_node(emit *e, gs_id from, gs_id to) {
   int n = e->pass->nresults;
   gs_id *roots = GS_NEW_N(e->a, gs_id, n);
   for (int i = 0; i < n; i++) roots[i] = e->results[i].expr;
@@ -113,7 +113,7 @@ static void need_value(const emit *e, int v, need *n, bool *seen) {
     n->reduces = true;
     n->rows |= x->deps;
     n->reduced |= x->rdims;
-    if (x->rdims & outer_dims(e)) n->bad = true;
+    if ((x->rdims & outer_dims(e)) || x->captured) n->bad = true;
   }
   for (int i = 0; i < x->nargs; i++) need_value(e, x->arg[i], n, seen);
   if (x->guard >= 0) need_value(e, x->guard, n, seen);
@@ -187,6 +187,28 @@ static bool columns_hold(const emit *e, unit *u, const need *n) {
   return (!n->reduces && !u->nstores && !numbers) || columns_fit(e, u);
 }
 
+/* Stores of a map that differ in their inner dims: a few sides of the same rows, none so small that
+ * it would lengthen the row of another for little. */
+static bool sides_fit(const emit *e, const unit *u) {
+  gs_dims sides[MAX_SIDES];
+  int n = 0;
+  for (int i = 0; i < u->nstores; i++) {
+    int j = 0;
+    gs_dims inner = u->stores[i].dims & ~u->rows;
+    while (j < n && sides[j] != inner) j++;
+    if (j == MAX_SIDES) return false;
+    sides[j] = inner;
+    n += j == n;
+  }
+  int64_t least = INT64_MAX, most = 0;
+  for (int j = 0; j < n; j++) {
+    int64_t count = count_inner(e, sides[j]);
+    least = count < least ? count : least;
+    most = count > most ? count : most;
+  }
+  return n <= 1 || (least > 1 && most / least <= 32);
+}
+
 /* Whether the stores and columns of u can be one kernel; sets its rows. */
 static bool unit_holds(emit *e, unit *u) {
   need n = unit_need(e, u);
@@ -201,8 +223,7 @@ static bool unit_holds(emit *e, unit *u) {
   if (u->ncolumns) {
     if (!columns_hold(e, u, &n)) return false;
   } else if (!n.reduces) {
-    for (int i = 1; i < u->nstores; i++)
-      if (u->stores[i].dims != u->stores[0].dims) return false;
+    if (!sides_fit(e, u)) return false;
   }
   u->kind = u->ncolumns ? UNIT_COLUMNS : n.reduces ? UNIT_ROW : UNIT_MAP;
   return true;
@@ -284,7 +305,7 @@ static void cut_inner(emit *e, gs_id id) {
   if (!cut_out(e, id, &input))
     emit_fail(e, gs_graph_node(e->g, id)->line, "no schedule covers this reduction");
   else
-    replace(e, id, input);
+    replace_node(e, id, input);
 }
 
 /* A logsumexp over an outer dim is a maximum and a sum. */
@@ -424,7 +445,7 @@ static void add_sum_by(emit *e, gs_id id) {
     mem_allocate_temp(e, to, all);
     add_point_store(e, u, to, n.arg[0], &w, false);
     add_formula(e, u, name, id);
-    replace(e, id, input);
+    replace_node(e, id, input);
   }
   e->round_start = e->nunits;
 }
@@ -445,19 +466,27 @@ static unit *add_total(emit *e, int k, gs_dims kept, const ready *r, int n) {
                                          .name = r[i].name,
                                          .op = total->parts_op,
                                          .kept = kept};
-    replace(e, r[i].id, r[i].input);
+    replace_node(e, r[i].id, r[i].input);
   }
   return u;
 }
 
+/* An element of its argument at another index. */
+static bool moves_index(gs_op op) {
+  return op == GS_OP_AT || (op >= GS_OP_SPLIT && op <= GS_OP_JOIN);
+}
+
 static bool reads_only(emit *e, gs_id root, const unit *u) {
-  bool *seen = marks(e);
+  bool *seen = marks(e), *below = marks(e); /* below: a sum of u is */
   mark(e, root, seen);
   bool any = false;
   for (gs_id id = 1; id <= root; id++) {
     if (!seen[id]) continue;
     const gs_node *n = gs_graph_node(e->g, id);
     if (reduces_dims(n->op) || n->op == GS_OP_SUM_BY) return false;
+    for (int i = 0; i < n->nargs; i++) below[id] |= below[n->arg[i]];
+    if (below[id] && moves_index(n->op))
+      return false; /* this kernel has each sum at its own index */
     if (n->op != GS_OP_INPUT) continue;
     for (int i = 0; i < e->nmems; i++) {
       const mem *m = &e->mems[i];
@@ -465,7 +494,7 @@ static bool reads_only(emit *e, gs_id root, const unit *u) {
       bool own = false;
       for (int c = 0; c < u->ncolumns; c++) own |= u->columns[c].total == i;
       if (!own) return false;
-      any = true;
+      any = below[id] = true;
     }
   }
   return any;
@@ -539,7 +568,7 @@ static bool prepare_sums(emit *e, const gs_id *ids, int n) {
     gs_id plain = plain_sum(e, ids[i]);
     if (!plain) plain = plain_grouped_sum(e, ids[i]);
     if (plain) {
-      replace(e, ids[i], plain);
+      replace_node(e, ids[i], plain);
       return true;
     }
     bool by = gs_graph_node(e->g, ids[i])->op == GS_OP_SUM_BY;
@@ -607,7 +636,7 @@ static void split_sum(emit *e, gs_id id) {
   gs_node n = *gs_graph_node(e->g, id);
   gs_id along = gs_reduce(e->g, n.op, n.arg[0], n.rdims & ~outer_dims(e)), input;
   if (cut_out(e, along, &input))
-    replace(e, id, gs_reduce(e->g, n.op, input, n.rdims & outer_dims(e)));
+    replace_node(e, id, gs_reduce(e->g, n.op, input, n.rdims & outer_dims(e)));
   else
     cut_below(e, id, false, n.line);
 }
@@ -636,6 +665,7 @@ static void round_once(emit *e) {
 }
 
 gs_status schedule(emit *e) {
+  halve_reductions(e);
   for (int guard = 0; guard < 64 && !e->status; guard++) {
     bool all = true;
     for (int i = 0; i < e->pass->nresults; i++) all &= e->done[i];

@@ -94,6 +94,11 @@ static bool is_vector(const step *t, int v) {
          is_contiguous(t->k->e, x->mem, x->off, t->s);
 }
 
+/* A guard that matters here: where the rows are known to be whole, limits do not. */
+static int guard_here(const step *t, int guard, int64_t apart) {
+  return t->k->whole && is_limit(t->k->e, guard, t->s, apart) ? -1 : guard;
+}
+
 /* "gs_load", or how it begins for integers, and for what ends within a vector. */
 static const char *access(step *t, const char *how, int v, bool limited, int n) {
   const char *of = t->k->e->vals[v].type == GS_I64 ? "i" : "";
@@ -163,8 +168,9 @@ static void load_joined(step *t, const int *parts, int n) {
   kern *k = t->k;
   const val x = k->e->vals[parts[0]];
   const char *name = unique(k, fmt(k, "%s_v", mem_name(k, x.mem)));
-  const char *limit = guard_limit(k, x.guard, t->s, n);
-  bool whole = x.guard < 0 || limit;
+  int guard = guard_here(t, x.guard, n);
+  const char *limit = guard_limit(k, guard, t->s, n);
+  bool whole = guard < 0 || limit;
   k->reads[mem_real(k->e, x.mem)] = true;
   line(k, "%s %s[%d]%s;", value_type(k->e, parts[0]), name, t->s->vec * n, whole ? "" : " = {}");
   const char *when = whole ? "" : fmt(k, "if (%s) ", value_text(k, x.guard));
@@ -175,18 +181,37 @@ static void load_joined(step *t, const int *parts, int n) {
   for (int i = 1; i < n; i++) name_value(t, parts[i], fmt(k, "%s[l * %d + %d]", name, n, i));
 }
 
+/* A vector that lies in registers as in memory, or in shared memory. */
+static void load_held(step *t, int v, int at) {
+  kern *k = t->k;
+  const char *name = unique(k, fmt(k, "%s_v", mem_name(k, k->e->vals[v].mem)));
+  line(k, "f32 %s[%d];", name, t->s->vec);
+  if (k->kept[at].name)
+    line(k, "gs_unpack%s(%s, %s%s);", k->pass ? fmt(k, "<%d>", k->pass) : "", name,
+         k->kept[at].name, k->chunk);
+  else
+    line(k, "gs_load<%d>(%s, %s, %s%s);", t->s->vec, name, k->kept[at].ring, k->kept[at].from,
+         k->flat);
+  name_value(t, v, fmt(k, "%s[l]", name));
+}
+
 static void load_vector(step *t, int v) {
   kern *k = t->k;
   const val x = k->e->vals[v];
   int kept = find_kept(k, v), vec = t->s->vec;
+  if (kept >= 0 && k->kept[kept].packed) {
+    load_held(t, v, kept);
+    return;
+  }
   const char *name = kept >= 0 ? fmt(k, "%s%s", k->kept[kept].name, k->chunk)
                                : unique(k, fmt(k, "%s_v", mem_name(k, x.mem)));
   if (kept < 0 || !k->kept[kept].loaded) {
-    const char *limit = guard_limit(k, x.guard, t->s, 1);
+    int guard = guard_here(t, x.guard, 1);
+    const char *limit = guard_limit(k, guard, t->s, 1);
     const char *load = fmt(k, "%s(%s, %s, %s%s%s);", access(t, "load", v, limit != NULL, vec), name,
                            mem_name(k, x.mem), place_text(k, x.mem, x.row, x.off),
                            limit ? ", " : "", limit ? limit : "");
-    bool whole = x.guard < 0 || limit;
+    bool whole = guard < 0 || limit;
     k->reads[mem_real(k->e, x.mem)] = true;
     if (kept < 0) line(k, "%s %s[%d]%s;", value_type(k->e, v), name, vec, whole ? "" : " = {}");
     if (!whole)
@@ -256,6 +281,12 @@ static const char *raw_vector(step *t, const term *m) {
   return fmt(t->k, "%.*s", (int)n - 3, s);
 }
 
+/* What a sum adds. */
+static const char *summand(kern *k, const term *m) {
+  if (!m->top) return value_text(k, m->value);
+  return fmt(k, "gs_exp(%s - %s)", value_text(k, m->value), m->top);
+}
+
 static void add_term(step *t, const term *m) {
   kern *k = t->k;
   const char *lane = lanes(t) ? "[l]" : "";
@@ -265,7 +296,7 @@ static void add_term(step *t, const term *m) {
   } else if (m->op == GS_OP_RMAX || m->op == GS_OP_RMIN) {
     line(k, "%s = %s(%s, %s);", acc, m->op == GS_OP_RMAX ? "gs_max" : "gs_min", acc,
          bare_text(k, m->value));
-  } else if (m->op == GS_OP_LOGSUMEXP) {
+  } else if (m->op == GS_OP_LOGSUMEXP && !m->top) {
     if (raw_vector(t, m)) return;
     if (lanes(t))
       line(k, "%s_z[l] = %s;", m->name, bare_text(k, m->value));
@@ -273,12 +304,12 @@ static void add_term(step *t, const term *m) {
       line(k, "const f32 %s_z = %s;", m->name, bare_text(k, m->value));
   } else if (m->compensated) {
     const char *comp = fmt(k, "%s_comp%s%s", m->name, m->chunk, lane);
-    line(k, "const f32 %s_term = %s - %s;", m->name, value_text(k, m->value), comp);
+    line(k, "const f32 %s_term = %s - %s;", m->name, summand(k, m), comp);
     line(k, "const f32 %s_next = %s + %s_term;", m->name, acc, m->name);
     line(k, "%s = (%s_next - %s) - %s_term;", comp, m->name, acc, m->name);
     line(k, "%s = %s_next;", acc, m->name);
   } else {
-    line(k, "%s += %s;", acc, bare_text(k, m->value));
+    line(k, "%s += %s;", acc, m->top ? summand(k, m) : bare_text(k, m->value));
   }
 }
 
@@ -358,7 +389,7 @@ void declare_sum(kern *k, const term *t, int vec, const char *dims) {
   }
   line(k, "f32 %s_acc%s = %s;", t->name, all, zero);
   if (t->compensated) line(k, "f32 %s_comp%s = %s;", t->name, all, zero);
-  if (t->op == GS_OP_LOGSUMEXP) line(k, "f32 %s_top = -3.40282347e+38f;", t->name);
+  if (t->op == GS_OP_LOGSUMEXP && !t->top) line(k, "f32 %s_top = -3.40282347e+38f;", t->name);
 }
 
 /* ---- the step ---- */
@@ -368,12 +399,13 @@ static void write_access(step *t, const term *m, const char *how, const char *ar
   kern *k = t->k;
   const store *st = m->st;
   const char *name = mem_name(k, st->mem), *place = place_text(k, st->mem, st->row, st->off);
-  const char *limit = guard_limit(k, st->guard, t->s, n);
+  int guard = guard_here(t, st->guard, n);
+  const char *limit = guard_limit(k, guard, t->s, n);
   bool load = strcmp(how, "load") == 0;
   const char *args =
       load ? fmt(k, "%s, %s, %s", array, name, place) : fmt(k, "%s, %s, %s", name, place, array);
   if (limit) args = fmt(k, "%s, %s", args, limit);
-  const char *when = st->guard < 0 || limit ? "" : fmt(k, "if (%s) ", value_text(k, st->guard));
+  const char *when = guard < 0 || limit ? "" : fmt(k, "if (%s) ", value_text(k, guard));
   line(k, "%s%s(%s);", when, access(t, how, m->value, limit != NULL, t->s->vec * n), args);
 }
 
@@ -404,7 +436,7 @@ static void before_lanes(step *t) {
         k->reads[mem_real(k->e, m->st->mem)] = true;
       }
     }
-    if (m->kind == TERM_REDUCE && m->op == GS_OP_LOGSUMEXP) {
+    if (m->kind == TERM_REDUCE && m->op == GS_OP_LOGSUMEXP && !m->top) {
       const char *raw = raw_vector(t, m);
       t->z[i] = raw ? raw : fmt(k, "%s_z", m->name);
       if (lanes(t) && !raw) line(k, "f32 %s[%d];", t->z[i], t->s->vec);
@@ -433,11 +465,35 @@ static void after_lanes(step *t) {
   kern *k = t->k;
   for (int i = 0; i < t->n; i++) {
     const term *m = &t->terms[i];
-    if (m->kind == TERM_REDUCE && m->op == GS_OP_LOGSUMEXP) logsumexp_step(t, m);
+    if (m->kind == TERM_REDUCE && m->op == GS_OP_LOGSUMEXP && !m->top) logsumexp_step(t, m);
     if (m->kind != TERM_STORE || (t->element[i] ? !t->woven[i] : !stores_vector(t, m))) continue;
     k->writes[mem_real(k->e, m->st->mem)] = true;
     write_access(t, m, "store", t->out[i], t->woven[i] ? t->woven[i] : 1);
   }
+}
+
+void write_fetch(kern *k, const space *s, const fetch *f) {
+  step t = {.k = k, .s = s, .seen = GS_NEW_N(k->e->a, bool, k->e->nvals + 1)};
+  const val x = k->e->vals[f->value];
+  const char *own = s->n == 1 ? k->var[s->dim[0]] : NULL;
+  const char *to = f->to ? fmt(k, "gs_fetch(%s%s", f->to, k->chunk)
+                         : fmt(k, "gs_copy_ahead<%d>(%s, %si", s->vec, f->ring, f->at);
+  if (f->to && f->ring) {
+    line(k, "%s, %s, %si);", to, f->ring, f->at);
+    return;
+  }
+  t.seen[f->value] = true;
+  k->s = s;
+  k->flat = "i";
+  bool apart = needs_components(&t, x.row) || needs_components(&t, x.off);
+  if (apart) line(k, "{"), k->depth++;
+  declare_components(&t);
+  line(k, "%s, %s, %s);", to, mem_name(k, x.mem), place_text(k, x.mem, x.row, x.off));
+  if (apart) close_block(k);
+  if (own) k->var[s->dim[0]] = own;
+  k->reads[mem_real(k->e, x.mem)] = true;
+  k->s = NULL;
+  k->flat = NULL;
 }
 
 void write_step(kern *k, const space *s, const char *flat, const term *terms, int n) {

@@ -19,8 +19,7 @@ static bool *mark_above(emit *e, gs_id root) {
   return seen;
 }
 
-/* The dim of m's two that the merged value joins, or -1. */
-static int joined_dim(const emit *e, const gs_node *m) {
+int joined_dim(const emit *e, const gs_node *m) {
   const gs_node *j = gs_graph_node(e->g, m->arg[0]);
   while (j->nargs == 1 && j->op < GS_OP_ADD) j = gs_graph_node(e->g, j->arg[0]);
   if (j->op != GS_OP_JOIN) return -1;

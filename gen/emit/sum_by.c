@@ -6,6 +6,8 @@
  * cache) and the rows once, whatever the number of keys. Keys out of range are left out. */
 #include "emit/emit.h"
 
+#include <string.h>
+
 enum { CHAIN_THREADS = 64, GATHER_THREADS = 128 };
 
 static gs_count one_dim(const emit *e, int d, int64_t times, int64_t div) {
@@ -35,7 +37,7 @@ static void write_chain(emit *e, unit *u, int first, int next) {
   k.var[u->from] = "row";
   hole(&sh, "KEY", bare_text(&k, u->key));
   k.var[u->from] = "j";
-  hole(&sh, "OTHER", bare_text(&k, u->key));
+  hole(&sh, "OTHER", value_text(&k, u->key)); /* compared there */
   hole(&sh, "KEYS", dim_text(&k, u->to));
   hole(&sh, "COUNT", dim_text(&k, u->from));
   hole(&sh, "FIRST", e->mems[first].name);
@@ -60,15 +62,28 @@ static void gather_start(kern *k, const store *st, const space *s, const char *p
     line(k, "sum_acc = gs_get(%s, %s);", name, place);
 }
 
+/* The indices of the space as text; of a store to which they do not lie in the order of i. */
+static void spell_indices(kern *k, const space *s) {
+  for (int j = 0; j < s->n; j++) {
+    const char *at = s->stride[j] == 1 ? "i" : fmt(k, "i / %lld", (long long)s->stride[j]);
+    k->var[s->dim[j]] = j == 0 ? fmt(k, s->n > 1 ? "(%s)" : "%s", at)
+                               : fmt(k, "(%s %% %lld)", at, (long long)s->size[j]);
+  }
+}
+
 /* The row that a store of a key goes to, as text; where the sums start. */
 static const char *gather_place(kern *k, const store *st, const space *s, shape *sh) {
   k->u->rows = (gs_dims)1 << k->u->to;
   k->s = s;
   k->flat = "i";
-  if (s->n == 1) k->var[s->dim[0]] = "i";
+  const char *named[GS_MAX_DIMS];
+  memcpy(named, k->var, sizeof named);
+  spell_indices(k, s);
   const char *place = place_text(k, st->mem, st->row, st->off);
   gather_start(k, st, s, place);
   k->s = NULL;
+  memcpy(k->var, named, sizeof named);
+  if (s->n == 1) k->var[s->dim[0]] = "i";
   hole(sh, "SUMS", take_text(k));
   return place;
 }

@@ -70,16 +70,6 @@ static void mark_needed(reverse *r, const id_list *list, const gs_id *x, int nx)
   }
 }
 
-static gs_status check_upstream(const gs_graph *g, gs_id y, gs_id dy, gs_error *err) {
-  gs_dims extra = node_at(g, dy)->dims & ~node_at(g, y)->dims;
-  char have[256], want[256];
-  if (!extra) return GS_OK;
-  dims_text(g, node_at(g, dy)->dims, have, sizeof have);
-  dims_text(g, node_at(g, y)->dims, want, sizeof want);
-  return gs_fail(err, GS_ERR_USE, "the upstream gradient has dims %s, but its output has %s", have,
-                 want);
-}
-
 gs_status gs_adjoint(gs_graph *g, const gs_id *y, const gs_id *dy, int ny, const gs_id *x, int nx,
                      gs_id *d, gs_error *err) {
   gs_status status = GS_OK;
@@ -88,11 +78,10 @@ gs_status gs_adjoint(gs_graph *g, const gs_id *y, const gs_id *dy, int ny, const
   gs_id count = g->count;
   reverse r = {g, GS_NEW_N(a, gs_id, count), GS_NEW_N(a, char, count)};
   mark_needed(&r, &list, x, nx);
-  for (int i = 0; i < ny && status == GS_OK; i++) {
-    status = check_upstream(g, y[i], dy[i], err);
-    if (status == GS_OK && r.needed[y[i]]) add_to(&r, y[i], to_real(g, dy[i]));
+  for (int i = 0; i < ny; i++) {
+    gs_dims along = node_at(g, dy[i])->dims & ~node_at(g, y[i])->dims; /* the output is constant */
+    if (r.needed[y[i]]) add_to(&r, y[i], sum_over(g, to_real(g, dy[i]), along));
   }
-  if (status != GS_OK) goto done;
   for (int i = list.n - 1; i >= 0 && status == GS_OK; i--) {
     if (!r.grad[list.id[i]] || !r.needed[list.id[i]]) continue;
     pass_down(&r, list.id[i]);

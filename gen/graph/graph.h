@@ -227,7 +227,8 @@ const gs_op_info *gs_op_row(gs_op op);
  * roots are replaced. Keeps: values (as reals), dims (a value may come to depend on fewer), STOP,
  * ROUND. Not kept: bits in f32. */
 void gs_simplify(gs_graph *g, gs_id *roots, int n);
-/* For outputs y[i] with upstream dy[i] (same dims) gives d[j] = sum_i dy[i]·∂y[i]/∂x[j], summed
+/* For outputs y[i] with upstream dy[i] (the same dims, or more: the output is constant along
+ * these) gives d[j] = sum_i dy[i]·∂y[i]/∂x[j], summed
  * down to the dims of x[j] (an INPUT node). Not simplified. */
 gs_status gs_adjoint(gs_graph *g, const gs_id *y, const gs_id *dy, int ny, const gs_id *x, int nx,
                      gs_id *d, gs_error *err);

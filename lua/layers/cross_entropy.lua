@@ -11,18 +11,25 @@
 -- softcap as transformers Gemma2ForCausalLM; z_loss (not weighted by class) as Liger.
 local gs = require "gradsmith"
 
+-- e where a column is a class, else `other`.
+local function of_class(p, e, other)
+  if p.padding == 0 then return e end
+  return gs.where(gs.lt(gs.index "V", gs.size "V" - p.padding), e, other)
+end
+
 -- z, and whether the token counts.
 local function scores(p)
   local u = p.scale * p.logits
   local z = p.softcap > 0 and p.softcap * gs.tanh(u / p.softcap) or u
-  return z, gs.ne(p.label, p.ignore)
+  return of_class(p, z, -math.huge), gs.ne(p.label, p.ignore)
 end
 
 -- The factors of the label's term and of each class's term, and the sum of the latter.
 local function factors(p, ok)
-  local hit, class = 1 - p.smoothing, p.smoothing / gs.size "V"
+  local hit, class = 1 - p.smoothing, p.smoothing / (gs.size "V" - p.padding)
   if p.weighted == 0 then return hit, class, p.smoothing end
-  return hit * gs.at(p.weight, "V", p.label, ok), class * p.weight, class * gs.sum(p.weight, "V")
+  local all = class * gs.sum(of_class(p, p.weight, 0), "V")
+  return hit * gs.at(p.weight, "V", p.label, ok), class * p.weight, all
 end
 
 local function reduced(p, e)
@@ -39,6 +46,7 @@ return gs.layer "cross_entropy" {
   weight = gs.input { "V", type = "f32", grad = false, range = { 0, 2 }, optional = true },
   count  = gs.step_scalar { optional = true }, -- read by the mean only
   ignore    = gs.option(-100),
+  padding   = gs.option(0), -- so many columns at the end are no classes: rows of a round length
   scale     = gs.option { 1, also = { 0.5 } },
   softcap   = gs.option { 0, also = { 30 } },
   smoothing = gs.option { 0, also = { 0.1 } },
@@ -60,7 +68,7 @@ return gs.layer "cross_entropy" {
     local own = gs.at(z, "V", p.label, ok)
     local nll = gs.logsumexp(z - own, "V")
     local loss = hit * nll
-    if p.smoothing > 0 then loss = loss + all * nll - gs.sum(class * (z - own), "V") end
+    if p.smoothing > 0 then loss = loss + all * nll - gs.sum(of_class(p, class * (z - own), 0), "V") end
     if p.z_loss > 0 then loss = loss + p.z_loss * (nll + own)^2 end
     local out = { loss = reduced(p, gs.where(ok, loss, 0)), save = { own = own, nll = nll } }
     if p.with_accuracy ~= 0 then
@@ -85,6 +93,6 @@ return gs.layer "cross_entropy" {
     local slope = p.softcap > 0 and p.scale * (1 - (z / p.softcap)^2) or p.scale
     local up = d.loss
     if p.reduction == 2 then up = gs.where(gs.gt(p.count, 0), up / p.count, 0) end
-    return { logits = gs.where(ok, up * slope * dz, 0) }
+    return { logits = gs.where(ok, of_class(p, up * slope * dz, 0), 0) }
   end,
 }

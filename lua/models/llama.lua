@@ -85,8 +85,7 @@ function M.forward(c, m, b)
     branch = attention(p, m, b, angles, norm(name .. "input_layernorm"), name .. "self_attn.")
     branch = mlp(p, norm(name .. "post_attention_layernorm"), name .. "mlp.")
   end
-  local y = step.wanted(norm("model.norm"))
-  return step.linear(y, "lm_head", p.V, p.tied and E or nil)
+  step.head(norm("model.norm"), "lm_head", p.V, { weight = p.tied and E or nil })
 end
 
 return M

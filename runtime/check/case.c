@@ -1,6 +1,7 @@
 /* case.c: sizes and values for a check. Sizes are 1, odd, off the vector width and larger than a
  * block; integers are drawn so that they are legal where the layer uses them. */
 #include "check/case.h"
+#include "check/draw.h"
 
 #include "base/half.h"
 #include "base/random.h"
@@ -321,10 +322,9 @@ static void store_as(gs_type t, double *v, int64_t n) {
   }
 }
 
-static void fill(const gs_case *c, int t, gs_mood mood, gs_rng *r) {
+/* n values for tensor t, as it stores them. */
+static void draw_values(const gs_case *c, int t, double *v, int64_t n, gs_rng *r) {
   const gs_tensor *x = gs_graph_tensor_at(c->i->g, t);
-  int64_t n = gs_case_count(c, x->dim, x->ndims);
-  double *v = c->tensor[t];
   bool is_integer = x->type == GS_I32 || x->type == GS_I64 || x->type == GS_U8 || x->type == GS_I8;
   const gs_drawn *drawn = drawn_of(c, x);
   if (says_something(drawn)) {
@@ -337,9 +337,17 @@ static void fill(const gs_case *c, int t, gs_mood mood, gs_rng *r) {
   } else if (is_integer) {
     fill_integers(c, t, v, n, r);
   } else {
-    for (int64_t i = 0; i < n; i++) v[i] = draw_real(r, mood);
+    for (int64_t i = 0; i < n; i++) v[i] = draw_real(r, c->mood);
   }
   store_as(x->role == GS_ROLE_SCALAR || x->role == GS_ROLE_STEP_SCALAR ? GS_F32 : x->type, v, n);
+}
+
+void gs_draw_values(gs_instance *i, const int64_t *sizes, int tensor, uint64_t seed, double *out,
+                    int64_t n) {
+  gs_case c = {.i = i, .mood = GS_MOOD_ORDINARY};
+  gs_rng r = {seed};
+  memcpy(c.sizes, sizes, sizeof(int64_t) * (size_t)gs_graph_ndims(i->g));
+  draw_values(&c, tensor, out, n, &r);
 }
 
 /* Saved values and outputs that the backward reads: the forward's float64 value, as stored. */
@@ -373,7 +381,8 @@ gs_status gs_case_new(gs_layer *l, gs_type dtype, int round, gs_mood mood,
     int64_t n = gs_case_count(out, x->dim, x->ndims);
     out->tensor[t] = calloc((size_t)(n ? n : 1), sizeof(double));
     if (!out->tensor[t]) return gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
-    if (x->role != GS_ROLE_SAVED && x->role != GS_ROLE_OUTPUT) fill(out, t, mood, r);
+    if (x->role != GS_ROLE_SAVED && x->role != GS_ROLE_OUTPUT)
+      draw_values(out, t, out->tensor[t], n, r);
   }
   if (!out->tensor) return gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
   return derive_saved(out, err);

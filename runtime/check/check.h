@@ -25,18 +25,19 @@ typedef struct gs_check_options {
 } gs_check_options;
 
 typedef struct gs_check_report {
-  int math_points;                    /* gradient elements compared in point 1 */
-  int difference_points;              /* in point 2 */
-  int kernel_runs;                    /* passes run on a device */
-  double values;                      /* elements compared in point 3 */
-  double worst;                       /* largest |kernel - float64| / bound */
+  int math_points;       /* gradient elements compared in point 1 */
+  int difference_points; /* in point 2 */
+  int kernel_runs;       /* passes run on a device */
+  double values;         /* elements compared in point 3 */
+  double elements;       /* all; of the rest float64 has no finite value or bound */
+  double worst;          /* largest |kernel - float64| / bound */
   bool has_gradient;
   bool has_adjoint; /* false: a gradient goes through the author's own reduction, so that point 1
                        was left out */
   /* Point 5: of the author's backward and of the one that gen derives from the forward. */
-  bool has_cost;   /* false: nothing could be derived */
-  bool has_closed; /* false: backward is gs.derived */
-  bool is_shorter; /* the derived one computes and moves less */
+  bool has_cost;                      /* false: nothing could be derived */
+  bool has_closed;                    /* false: backward is gs.derived */
+  bool is_shorter;                    /* the derived one computes and moves less */
   double closed_flops, derived_flops; /* an element of the largest input */
   int closed_read, derived_read;      /* tensors */
   int closed_saved, derived_saved;    /* values saved by the forward */

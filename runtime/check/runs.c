@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAP = 16, POISON = 0xff, MAX_BINDINGS = 48, MAX_TEMPS = 16 };
+enum { GAP = 16, POISON = 0xff, MAX_BINDINGS = 48, MAX_TEMPS = 64 };
 
 /* One pass of one case. */
 typedef struct run {
@@ -136,8 +136,8 @@ static place place_of(const gs_case *c, const gs_binding *b) {
   return p;
 }
 
-/* A leaf of the pass, or another tensor of the case: an author's own kernels read the same whichever
- * results are wanted. */
+/* A leaf of the pass, or another tensor of the case: an author's own kernels read the same
+ * whichever results are wanted. */
 static int leaf_named(const run *x, const char *name) {
   for (int k = 0; k < x->pass->nleaves; k++)
     if (strcmp(gs_graph_tensor_at(x->pass->g, x->pass->leaves[k])->name, name) == 0)
@@ -245,6 +245,7 @@ static gs_status say(const live *l, const gs_result *res, int64_t i, const char 
 static gs_status compare_element(const live *l, const gs_result *res, int64_t i, double got,
                                  double want, double bound, gs_check_report *rep, gs_error *err) {
   char what[160];
+  rep->elements++;
   if (!isfinite(want) || !isfinite(bound)) return GS_OK; /* float64 itself says nothing here */
   if (fabs(want) + bound > (res->type == GS_F16 ? 65504.0 : 3.3e38)) return GS_OK; /* overflows */
   double off = fabs(got - want);

@@ -36,12 +36,17 @@ int gs_report(const gs_error *err);
 int gs_cmd_train(int argc, char **argv);
 int gs_cmd_generate(int argc, char **argv);
 int gs_cmd_check(int argc, char **argv);
+int gs_cmd_lint(int argc, char **argv);
 int gs_cmd_gen(int argc, char **argv);
 int gs_cmd_derive(int argc, char **argv);
 int gs_cmd_explain(int argc, char **argv);
 int gs_cmd_new(int argc, char **argv);
 int gs_cmd_import(int argc, char **argv);
 int gs_cmd_compile(int argc, char **argv);
+int gs_cmd_pack(int argc, char **argv);
+int gs_cmd_cache(int argc, char **argv);
+int gs_cmd_tune(int argc, char **argv);
+int gs_cmd_bench(int argc, char **argv);
 int gs_cmd_doctor(int argc, char **argv);
 
 #endif

@@ -1,5 +1,6 @@
 /* cmd_check.c: `gradsmith check [NAME...]`: shipped layers, or paths of Lua files. */
 #include "cli/args.h"
+#include "cli/shipped.h"
 
 #include "base/asset.h"
 #include "base/clock.h"
@@ -11,23 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-enum { MAX_LAYERS = 256 };
-
-/* The names of the layers that the program carries. */
-static int shipped(char names[][64], const char **words) {
-  int n = 0;
-  const gs_asset *a;
-  for (size_t i = 0; (a = gs_asset_at(i)) && n < MAX_LAYERS; i++) {
-    const char *base = a->path + strlen("lua/layers/"), *dot = strrchr(a->path, '.');
-    if (strncmp(a->path, "lua/layers/", 11) != 0 || !dot || dot - base >= 64) continue;
-    if (strchr(base, '/')) continue; /* what layers share: lua/layers/lib */
-    snprintf(names[n], 64, "%.*s", (int)(dot - base), base);
-    words[n] = names[n];
-    n++;
-  }
-  return n;
-}
 
 /* The emulator twice: a GPU's schedules with every check on, and its own in reverse order; or the
  * one device asked for. */
@@ -136,8 +120,8 @@ static int check_each(const char *const *names, int n, gs_check_options *o, gs_t
 }
 
 int gs_cmd_check(int argc, char **argv) {
-  static char names[MAX_LAYERS][64];
-  const char *words[MAX_LAYERS], *device = "emu", *dims = NULL, *choice = NULL, *table = NULL;
+  static char names[GS_MAX_SHIPPED][64];
+  const char *words[GS_MAX_SHIPPED], *device = "emu", *dims = NULL, *choice = NULL, *table = NULL;
   int64_t seed = (int64_t)time(NULL), rounds = 0;
   const gs_option options[] = {
       {"--device", "emu|cuda|none", GS_OPT_STRING, &device, "where kernels run (default emu)"},
@@ -156,13 +140,13 @@ int gs_cmd_check(int argc, char **argv) {
   bool helped;
   gs_error err = {0};
   gs_device *devices[2] = {NULL, NULL};
-  gs_status st = gs_args_parse(&usage, argc, argv, words, MAX_LAYERS, &n, &helped, &err);
+  gs_status st = gs_args_parse(&usage, argc, argv, words, GS_MAX_SHIPPED, &n, &helped, &err);
   if (helped) return 0;
   if (st == GS_OK && (rounds < 0 || rounds > 16))
     st = gs_fail(&err, GS_ERR_USE, "check: --rounds takes 1 to 16");
   if (st == GS_OK) st = open_devices(device, devices, &ndevices, &err);
   if (st != GS_OK) return gs_report(&err);
-  if (n == 0) n = shipped(names, words);
+  if (n == 0) n = gs_shipped_layers(names, words);
   gs_check_options o = {.seed = (uint64_t)seed,
                         .rounds = (int)rounds,
                         .dims = dims,

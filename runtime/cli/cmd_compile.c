@@ -1,11 +1,10 @@
 /* cmd_compile.c: `gradsmith compile`: every kernel of a model's training step, for GPUs that need
  * not be here. */
 #include "cli/args.h"
+#include "cli/steps.h"
 
 #include "base/clock.h"
 #include "device/offline.h"
-#include "model/adapter.h"
-#include "step/step.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,28 +14,6 @@ typedef struct wish {
   int64_t seq, jobs;
   bool verbose;
 } wish;
-
-/* Makes the steps that `train` makes (training and evaluation), which compiles their kernels. */
-static gs_status make_steps(const wish *w, gs_device *d, gs_error *err) {
-  gs_model *m = NULL;
-  gs_params *p = NULL;
-  gs_step *train = NULL, *eval = NULL;
-  gs_lora lora;
-  int n;
-  gs_status st = gs_lora_parse(w->lora ? w->lora : "", &lora, err);
-  if (st == GS_OK) st = gs_model_open(d, w->model, GS_BF16, &m, err);
-  const gs_module *modules = st == GS_OK ? gs_model_modules(m, &n) : NULL;
-  if (st == GS_OK) st = gs_params_new(d, modules, n, &lora, GS_BF16, 0, &p, err);
-  gs_step_options o = {.mode = GS_STEP_TRAIN, .tokens = w->seq, .optimizer = gs_adamw_default()};
-  if (st == GS_OK) st = gs_step_new(m, p, &o, &train, err);
-  o.mode = GS_STEP_EVAL;
-  if (st == GS_OK) st = gs_step_new(m, p, &o, &eval, err);
-  gs_step_free(eval);
-  gs_step_free(train);
-  gs_params_free(p);
-  gs_model_close(m);
-  return st;
-}
 
 /* Prints the table of one architecture; an error when a kernel keeps values in local memory. */
 static gs_status report(const wish *w, const gs_device *d, const char *arch, double seconds,
@@ -63,7 +40,8 @@ static gs_status compile_arch(const wish *w, const char *arch, gs_error *err) {
   gs_device_options o = {.compile_jobs = (int)w->jobs};
   double start = gs_seconds();
   gs_status st = gs_offline_open(arch, &o, &d, err);
-  if (st == GS_OK) st = make_steps(w, d, err);
+  gs_steps_wish steps = {w->model, w->lora, GS_BF16, w->seq};
+  if (st == GS_OK) st = gs_make_steps(d, &steps, NULL, NULL, err);
   if (st == GS_OK) st = report(w, d, arch, gs_seconds() - start, err);
   if (d) gs_device_close(d);
   return st;

@@ -7,6 +7,7 @@
 
 #include "emit/compile.h"
 #include "jit/jit.h"
+#include "tune/bytes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,48 +55,6 @@ static gs_status find_gpu(const wish *w, const struct gpu **out, gs_error *err) 
 
 /* ---- bytes ---- */
 
-static double count_of(const gs_graph *g, const int64_t *sizes, const int *dim, int ndims) {
-  double n = 1;
-  for (int k = 0; k < ndims; k++) {
-    int64_t inner = gs_graph_dim_at(g, dim[k])->size;
-    n *= (double)(inner >= 0 ? inner : sizes[dim[k]]);
-  }
-  return n;
-}
-
-/* Elements of a tensor that is only gathered from: one for each point of the gathers; else -1. */
-static double gathered(const gs_launch_list *l, const char *name, const int64_t *sizes) {
-  double points = 0;
-  for (gs_id id = 1; id < gs_graph_size(l->g); id++) {
-    const gs_node *n = gs_graph_node(l->g, id);
-    for (int k = 0; k < n->nargs; k++) {
-      const gs_node *a = gs_graph_node(l->g, n->arg[k]);
-      if (a->op != GS_OP_INPUT) continue;
-      if (strcmp(gs_graph_tensor_at(l->g, (int)a->index)->name, name) != 0) continue;
-      if (n->op != GS_OP_AT || k != 0) return -1;
-      int dim[GS_MAX_DIMS], ndims = 0;
-      for (int d = 0; d < GS_MAX_DIMS; d++)
-        if (n->dims >> d & 1) dim[ndims++] = d;
-      points += count_of(l->g, sizes, dim, ndims);
-    }
-  }
-  return points > 0 ? points : -1;
-}
-
-static double binding_bytes(const gs_launch_list *l, const gs_binding *b, const int64_t *sizes) {
-  double all = count_of(l->g, sizes, b->dim, b->ndims);
-  double some = b->is_result ? -1 : gathered(l, b->name, sizes);
-  return (some >= 0 && some < all ? some : all) * (double)gs_type_size(b->type);
-}
-
-/* What any kernel for this pass moves: every tensor that it is given or gives, once. */
-static double must_move(const gs_launch_list *l, const int64_t *sizes) {
-  double bytes = 0;
-  for (int k = 0; k < l->nbindings; k++)
-    if (l->bindings[k].role != GS_ROLE_SCALAR) bytes += binding_bytes(l, &l->bindings[k], sizes);
-  return bytes;
-}
-
 /* What the kernel reads and writes if each tensor goes through it once. */
 static double kernel_bytes(const gs_launch_list *l, const gs_kernel *k, const int64_t *sizes) {
   double bytes = 0;
@@ -103,7 +62,7 @@ static double kernel_bytes(const gs_launch_list *l, const gs_kernel *k, const in
     const gs_arg *a = &k->args[i];
     double size = 0;
     if (a->kind == GS_ARG_TENSOR)
-      size = binding_bytes(l, &l->bindings[a->index], sizes);
+      size = gs_bytes_of(l, &l->bindings[a->index], sizes);
     else if (a->kind == GS_ARG_TEMP)
       size = (double)gs_count_value(&l->temps[a->index].count, sizes) *
              (double)gs_type_size(l->temps[a->index].type);
@@ -270,7 +229,7 @@ static gs_status explain_pass(const explained *x, gs_instance *in, gs_pass_kind 
       moved += kernel_bytes(l, &l->kernels[k], x->sizes);
       again |= is_streamed(&l->kernels[k]);
     }
-    print_times(x, must_move(l, x->sizes), moved, again, gs_flops(p->g, roots, n, x->sizes));
+    print_times(x, gs_bytes_fewest(l, x->sizes), moved, again, gs_flops(p->g, roots, n, x->sizes));
     printf("\n");
   }
   gs_text_free(&dump);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct command {
-  const char *model, *adapter, *prompt, *device, *dtype;
+  const char *model, *adapter, *prompt, *device, *dtype, *pack;
   int64_t max_tokens;
   bool raw;
 } command;
@@ -20,6 +20,8 @@ static gs_status parse(command *c, int argc, char **argv, bool *helped, gs_error
       {"--prompt", "TEXT", GS_OPT_STRING, &c->prompt, "what to answer"},
       {"--max-tokens", "N", GS_OPT_INT, &c->max_tokens, "tokens at most (default 64)"},
       {"--device", "NAME", GS_OPT_STRING, &c->device, "cuda, emu or auto (default)"},
+      {"--pack", "FILE", GS_OPT_STRING, &c->pack,
+       "kernels come from this pack (gradsmith pack): no compiler is needed"},
       {"--dtype", "NAME", GS_OPT_STRING, &c->dtype,
        "f32 or bf16 (default: bf16 on a GPU, f32 on the emulator)"},
       {"--raw", NULL, GS_OPT_FLAG, &c->raw, "go on with the text itself: no chat template"},
@@ -117,6 +119,7 @@ int gs_cmd_generate(int argc, char **argv) {
   gs_device_options o = {0};
   gs_status s = parse(&c, argc, argv, &helped, &err);
   if (!s && helped) return 0;
+  o.pack = c.pack;
   if (!s) s = gs_device_open(c.device, &o, &d, &err);
   if (!s) s = run(&c, d, &err);
   if (d) gs_device_close(d);

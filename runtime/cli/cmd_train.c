@@ -31,7 +31,7 @@ static void catch_signals(void) {
 
 typedef struct command {
   gs_settings said;
-  const char *out, *resume, *device, *log, *init_adapter;
+  const char *out, *resume, *device, *pack, *log, *init_adapter;
   bool quiet, plan, log_rows;
 } command;
 
@@ -62,6 +62,8 @@ static gs_status parse(command *c, int argc, char **argv, bool *helped, gs_error
       {"--dtype", "NAME", GS_OPT_STRING, &s->dtype,
        "f32 or bf16 (default: bf16 on a GPU, f32 on the emulator)"},
       {"--device", "NAME", GS_OPT_STRING, &c->device, "cuda, emu or auto (default)"},
+      {"--pack", "FILE", GS_OPT_STRING, &c->pack,
+       "kernels come from this pack (gradsmith pack): no compiler is needed"},
       {"--eval-every", "N", GS_OPT_INT, &s->eval_every, "held-out loss every N steps, too"},
       {"--save-every", "N", GS_OPT_INT, &s->save_every, "save every N steps, too"},
       {"--log", "FILE", GS_OPT_STRING, &c->log, "one JSON line a step (appended)"},
@@ -269,6 +271,7 @@ int gs_cmd_train(int argc, char **argv) {
   gs_status s = parse(&c, argc, argv, &helped, &err);
   if (!s && helped) return 0;
   if (!s) s = check(&c, &err);
+  o.pack = c.pack;
   if (!s) s = gs_device_open(c.device, &o, &d, &err);
   if (!s) s = run(&c, d, &err);
   if (d) gs_device_close(d);

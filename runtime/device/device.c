@@ -2,6 +2,7 @@
 #include "device/device.h"
 #include "device/ops.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,14 +62,21 @@ gs_status gs_device_open(const char *which, const gs_device_options *o, gs_devic
                          gs_error *err) {
   *out = NULL;
   char why[512] = "";
-  if (which == NULL || strcmp(which, "auto") == 0)
-    return gs_cuda_available(why, sizeof why) ? gs_cuda_open(o, out, err)
-                                              : gs_emu_open(o, out, err);
-  if (strcmp(which, "emu") == 0) return gs_emu_open(o, out, err);
-  if (strcmp(which, "cuda") != 0)
+  bool packed = o && o->pack, is_auto = which == NULL || strcmp(which, "auto") == 0;
+  if (is_auto && !packed)
+    return gs_cuda_available(false, why, sizeof why) ? gs_cuda_open(o, out, err)
+                                                     : gs_emu_open(o, out, err);
+  if (!is_auto && strcmp(which, "emu") == 0)
+    return packed ? gs_fail(err, GS_ERR_USE,
+                            "a pack holds kernels for GPUs: the emulator takes "
+                            "none of %s",
+                            o->pack)
+                  : gs_emu_open(o, out, err);
+  if (!is_auto && strcmp(which, "cuda") != 0)
     return gs_fail(err, GS_ERR_USE, "unknown device \"%s\": use cuda, emu or auto", which);
-  if (!gs_cuda_available(why, sizeof why))
-    return gs_fail(err, GS_ERR_DEVICE, "no CUDA device: %s; --device emu runs on the CPU", why);
+  if (!gs_cuda_available(packed, why, sizeof why))
+    return gs_fail(err, GS_ERR_DEVICE, "no CUDA device: %s; %s", why,
+                   packed ? "a pack runs on GPUs alone" : "--device emu runs on the CPU");
   return gs_cuda_open(o, out, err);
 }
 
@@ -87,6 +95,9 @@ const char *gs_device_name(const gs_device *d) {
 }
 bool gs_device_is_emulator(const gs_device *d) {
   return d->is_emulator;
+}
+const char *gs_device_packed(const gs_device *d, const char *key) {
+  return d->ops->packed ? d->ops->packed(d, key) : NULL;
 }
 size_t gs_device_memory_peak(const gs_device *d) {
   return d->bytes_peak;
@@ -128,6 +139,38 @@ gs_status gs_device_fill(gs_device *d, gs_ptr to, unsigned char byte, size_t byt
 }
 gs_status gs_device_sync(gs_device *d, gs_error *err) {
   return d->ops->sync(d, err);
+}
+
+/* ---- timing ---- */
+
+static gs_status check_mark(const gs_device *d, int mark, gs_error *err) {
+  if (!d->ops->mark) return gs_fail(err, GS_ERR_USE, "%s runs nothing to be timed", d->name);
+  if (mark < 0 || mark >= GS_DEVICE_MARKS)
+    return gs_fail(err, GS_ERR_USE, "mark %d: there are %d", mark, GS_DEVICE_MARKS);
+  return GS_OK;
+}
+
+gs_status gs_device_mark(gs_device *d, int mark, gs_error *err) {
+  gs_status s = check_mark(d, mark, err);
+  return s == GS_OK ? d->ops->mark(d, mark, err) : s;
+}
+gs_status gs_device_elapsed(gs_device *d, int from, int to, double *seconds, gs_error *err) {
+  gs_status s = check_mark(d, from, err);
+  if (s == GS_OK) s = check_mark(d, to, err);
+  return s == GS_OK ? d->ops->elapsed(d, from, to, seconds, err) : s;
+}
+
+gs_status gs_device_about(gs_device *d, gs_about *out, gs_error *err) {
+  *out = (gs_about){.driver = "unknown", .compiler = "unknown"};
+  snprintf(out->name, sizeof out->name, "%s", d->name);
+  out->sm_count = d->caps->sm_count;
+  if (!d->ops->about) return gs_fail(err, GS_ERR_USE, "%s is no machine that runs", d->name);
+  d->ops->about(d, out);
+  return GS_OK;
+}
+void gs_device_clocks(gs_device *d, int *processors, int *memory) {
+  *processors = *memory = 0;
+  if (d->ops->clocks) d->ops->clocks(d, processors, memory);
 }
 
 /* ---- work ---- */

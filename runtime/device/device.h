@@ -20,6 +20,8 @@ typedef struct gs_device_options {
   int compile_jobs; /* threads that compile; 0: one a core */
   const char
       *arch; /* emulator: kernels are scheduled as for this GPU ("sm_90a"); NULL: its own way */
+  const char *pack; /* cuda: compiled kernels come from this file (gradsmith pack), and no compiler
+                       is needed; NULL: from NVRTC */
 } gs_device_options;
 
 /* which: "cuda", "emu" or "auto" (CUDA when a GPU and NVRTC are there, else emu). */
@@ -29,6 +31,24 @@ void gs_device_close(gs_device *d);
 const gs_caps *gs_device_caps(const gs_device *d);
 const char *gs_device_name(const gs_device *d); /* "NVIDIA H200", "emulator (2 threads)" */
 bool gs_device_is_emulator(const gs_device *d);
+/* Where kernels come from a pack: the tunables of its pass of that key, as gs_compile_tuned takes
+ * them, "" for the defaults. NULL: no pack, or none of that key. */
+const char *gs_device_packed(const gs_device *d, const char *key);
+
+/* What a measurement depends on. Numbers that could not be read are 0, texts "unknown". */
+typedef struct gs_about {
+  char name[128];   /* "NVIDIA H200" */
+  int major, minor; /* compute capability */
+  int sm_count;
+  int memory_clock; /* MHz, the highest */
+  int power_cap;    /* W */
+  size_t l2_bytes;
+  char driver[64];    /* "580.159.04" */
+  char compiler[192]; /* "NVRTC 13.0, ..." */
+} gs_about;
+gs_status gs_device_about(gs_device *d, gs_about *out, gs_error *err);
+/* Clocks of this moment in MHz; 0: unknown. */
+void gs_device_clocks(gs_device *d, int *processors, int *memory);
 
 /* Memory: at least 256-byte aligned. New memory is poisoned (emulator, checked: uninitialised). */
 gs_status gs_device_alloc(gs_device *d, size_t bytes, gs_ptr *out, gs_error *err);
@@ -38,6 +58,13 @@ gs_status gs_device_download(gs_device *d, void *to, gs_ptr from, size_t bytes, 
 gs_status gs_device_copy(gs_device *d, gs_ptr to, gs_ptr from, size_t bytes, gs_error *err);
 gs_status gs_device_fill(gs_device *d, gs_ptr to, unsigned char byte, size_t bytes, gs_error *err);
 gs_status gs_device_sync(gs_device *d, gs_error *err);
+
+/* Timing: a mark lies between the work before and after it, without waiting for it; elapsed waits
+ * for mark `to`. Not inside a capture. The emulator's marks are of the wall clock: no measure of a
+ * GPU. */
+enum { GS_DEVICE_MARKS = 128 };
+gs_status gs_device_mark(gs_device *d, int mark, gs_error *err);
+gs_status gs_device_elapsed(gs_device *d, int from, int to, double *seconds, gs_error *err);
 size_t gs_device_memory_peak(const gs_device *d); /* bytes allocated at the highest point */
 
 /* Compiles n kernels (several at once) into out[0..n). Equal entries of one device are compiled

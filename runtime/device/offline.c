@@ -15,6 +15,7 @@ struct gs_func {
 typedef struct offline {
   gs_device base;
   gs_jit *jit;
+  char target[16]; /* "sm_90a", "compute_80" */
   int jobs;
   gs_func **func;
   int n, cap;
@@ -24,6 +25,7 @@ typedef struct offline {
 static void close_offline(gs_device *d) {
   offline *o = (offline *)d;
   for (int i = 0; i < o->n; i++) {
+    gs_jit_code_free(&o->func[i]->kernel.code);
     free(o->func[i]->entry);
     free(o->func[i]);
   }
@@ -107,14 +109,17 @@ static gs_status compile(gs_device *d, const gs_kernel *const *k, int n, gs_func
     if (out[i]) continue;
     out[i] = add(o, k[i]->entry);
     if (!out[i]) st = gs_fail(err, GS_ERR_MEMORY, "out of host memory");
-    sources[fresh++] = (gs_jit_source){.prelude = gs_prelude(false),
-                                       .text = k[i]->text,
-                                       .entry = k[i]->entry,
-                                       .arch = o->base.caps->arch};
+    sources[fresh++] = (gs_jit_source){
+        .prelude = gs_prelude(false), .text = k[i]->text, .entry = k[i]->entry, .arch = o->target};
   }
   if (st == GS_OK) st = gs_jit_compile_many(o->jit, sources, fresh, o->jobs, codes, err);
-  for (int i = 0; st == GS_OK && i < fresh; i++)
-    st = gs_jit_resources(&codes[i], sources[i].entry, &find(o, sources[i].entry)->kernel.use, err);
+  for (int i = 0; st == GS_OK && i < fresh; i++) {
+    gs_offline_kernel *made = &find(o, sources[i].entry)->kernel;
+    made->code = codes[i];
+    codes[i] = (gs_jit_code){0};
+    if (memcmp(o->target, "sm_", 3) == 0)
+      st = gs_jit_resources(&made->code, made->entry, &made->use, err);
+  }
   for (int i = 0; codes && i < fresh; i++) gs_jit_code_free(&codes[i]);
   free(sources);
   free(codes);
@@ -168,16 +173,21 @@ static const gs_device_ops offline_ops = {
 
 gs_status gs_offline_open(const char *arch, const gs_device_options *opt, gs_device **out,
                           gs_error *err) {
-  const gs_caps *caps = gs_caps_find(arch);
+  bool ptx = strcmp(arch, "compute_80") == 0;
+  const gs_caps *caps = gs_caps_find(ptx ? "sm_80" : arch);
   if (!caps || caps->is_emulator)
-    return gs_fail(err, GS_ERR_USE, "no GPU architecture '%s'; known are sm_80 and later", arch);
+    return gs_fail(err, GS_ERR_USE,
+                   "no GPU architecture '%s'; known are sm_80 and later, and "
+                   "compute_80",
+                   arch);
   offline *o = calloc(1, sizeof *o);
   if (!o) return gs_fail(err, GS_ERR_MEMORY, "out of host memory");
   o->base.ops = &offline_ops;
   o->base.caps = caps;
   o->jobs = opt ? opt->compile_jobs : 0;
   o->next = 1 << 20;
-  snprintf(o->base.name, sizeof o->base.name, "compiling for %s", caps->arch);
+  snprintf(o->target, sizeof o->target, "%s", ptx ? arch : caps->arch);
+  snprintf(o->base.name, sizeof o->base.name, "compiling for %s", o->target);
   gs_status st = gs_jit_open(0, &o->jit, err);
   if (st != GS_OK) {
     close_offline(&o->base);
@@ -189,6 +199,15 @@ gs_status gs_offline_open(const char *arch, const gs_device_options *opt, gs_dev
 
 int gs_offline_count(const gs_device *d) {
   return ((const offline *)d)->n;
+}
+
+const gs_offline_kernel *gs_offline_find(const gs_device *d, const char *entry) {
+  const gs_func *f = find((const offline *)d, entry);
+  return f ? &f->kernel : NULL;
+}
+
+const char *gs_offline_compiler(const gs_device *d) {
+  return gs_jit_build(((const offline *)d)->jit);
 }
 
 const gs_offline_kernel *gs_offline_at(const gs_device *d, int i) {

@@ -11,6 +11,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@
 #define SUFFIX ".gsk"
 
 struct gs_cache {
+  atomic_bool has_written;
   char folder[1024];
 };
 
@@ -47,6 +50,7 @@ gs_cache *gs_cache_open(const char *dir) {
 }
 
 void gs_cache_close(gs_cache *c) {
+  if (c && c->has_written) gs_cache_shrink(c, GS_CACHE_BYTES);
   free(c);
 }
 
@@ -140,7 +144,10 @@ bool gs_cache_read(const gs_cache *c, const gs_cache_key *k, gs_cached *out) {
     out->file = copy_of(path, strlen(path));
   }
   free(data);
-  if (out->code && out->log && out->file) return true;
+  if (out->code && out->log && out->file) {
+    utimensat(AT_FDCWD, path, NULL, 0); /* it was used; its key does not know of times */
+    return true;
+  }
   free(out->log);
   free(out->code);
   free(out->file);
@@ -166,7 +173,7 @@ static bool publish(const gs_cache *c, const char *path, const gs_text *t) {
   return ok;
 }
 
-void gs_cache_write(const gs_cache *c, const gs_cache_key *k, const void *code, size_t len,
+void gs_cache_write(gs_cache *c, const gs_cache_key *k, const void *code, size_t len,
                     const char *log) {
   char hex[GS_HASH_HEX], path[1200];
   uint8_t digest[GS_HASH_BYTES];
@@ -179,7 +186,7 @@ void gs_cache_write(const gs_cache *c, const gs_cache_key *k, const void *code, 
   gs_text_add_n(&t, code, len);
   gs_hash(t.s, t.len, digest);
   gs_text_add_n(&t, (const char *)digest, GS_HASH_BYTES);
-  publish(c, path, &t);
+  if (publish(c, path, &t)) c->has_written = true;
   gs_text_free(&t);
 }
 
@@ -196,7 +203,7 @@ static bool is_ours(const char *name) {
 }
 
 static gs_status each_file(const gs_cache *c, bool remove, int64_t *count, int64_t *bytes,
-                      gs_error *err) {
+                           gs_error *err) {
   *count = *bytes = 0;
   DIR *d = opendir(c->folder);
   if (!d && errno == ENOENT) return GS_OK;
@@ -223,4 +230,58 @@ gs_status gs_cache_measure(const gs_cache *c, int64_t *entries, int64_t *bytes, 
 gs_status gs_cache_clear(const gs_cache *c, int64_t *removed, gs_error *err) {
   int64_t bytes;
   return each_file(c, true, removed, &bytes, err);
+}
+
+/* ---- not growing for ever ---- */
+
+typedef struct used {
+  char name[72];
+  int64_t at, bytes;
+} used;
+
+static int oldest_first(const void *a, const void *b) {
+  const used *x = a, *y = b;
+  return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* The entries of the folder, malloc'ed; *n of them, *total bytes. */
+static used *list_entries(const gs_cache *c, size_t *n, int64_t *total) {
+  used *list = NULL;
+  size_t cap = 0;
+  DIR *d = opendir(c->folder);
+  *n = 0;
+  *total = 0;
+  for (struct dirent *f = d ? readdir(d) : NULL; f; f = readdir(d)) {
+    struct stat s;
+    if (!has_suffix(f->d_name, SUFFIX) || strlen(f->d_name) >= sizeof list->name ||
+        fstatat(dirfd(d), f->d_name, &s, 0) != 0)
+      continue;
+    if (*n == cap) {
+      cap = cap ? 2 * cap : 256;
+      used *more = realloc(list, cap * sizeof *list);
+      if (!more) break;
+      list = more;
+    }
+    strcpy(list[*n].name, f->d_name);
+    list[*n].at = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec;
+    *total += list[(*n)++].bytes = s.st_size;
+  }
+  if (d) closedir(d);
+  return list;
+}
+
+void gs_cache_shrink(const gs_cache *c, int64_t most) {
+  size_t n;
+  int64_t total;
+  used *list = list_entries(c, &n, &total);
+  if (total > most && list) {
+    qsort(list, n, sizeof *list, oldest_first);
+    most -= most / 4; /* so that not every run has to */
+    for (size_t i = 0; i < n && total > most; i++) {
+      char path[1200];
+      snprintf(path, sizeof path, "%s/%s", c->folder, list[i].name);
+      if (unlink(path) == 0) total -= list[i].bytes;
+    }
+  }
+  free(list);
 }

@@ -4,7 +4,8 @@
  * expanded text, options, compiler with build, target. Never over paths or times. A file that is
  * not exactly what was asked for (cut, altered, of another compiler) is a miss, never an error. An
  * absent, full or read-only folder means no cache. Entries are published by one rename and never
- * read back, so any number of processes may share a folder. */
+ * read back, so any number of processes may share a folder. Who has written leaves at most
+ * GS_CACHE_BYTES behind: what was not used for the longest goes first. */
 #ifndef GS_JIT_CACHE_H
 #define GS_JIT_CACHE_H
 
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 
 typedef struct gs_cache gs_cache;
+#define GS_CACHE_BYTES ((int64_t)1 << 30)
 
 /* The folder: `dir`, or when NULL $GRADSMITH_CACHE, or $XDG_CACHE_HOME/gradsmith/kernels, or
  * ~/.cache/gradsmith/kernels. GRADSMITH_CACHE=off, or no home, gives NULL: no cache. */
@@ -36,11 +38,14 @@ typedef struct gs_cached {
 /* Reads the entry of k. False, with *out empty: it is not there, or not to be trusted. */
 bool gs_cache_read(const gs_cache *c, const gs_cache_key *k, gs_cached *out);
 /* Puts an entry in place of what is there; best effort. */
-void gs_cache_write(const gs_cache *c, const gs_cache_key *k, const void *code, size_t len,
+void gs_cache_write(gs_cache *c, const gs_cache_key *k, const void *code, size_t len,
                     const char *log);
 
 /* For `gradsmith cache`: entries and bytes in the folder; removing them all. */
 gs_status gs_cache_measure(const gs_cache *c, int64_t *entries, int64_t *bytes, gs_error *err);
 gs_status gs_cache_clear(const gs_cache *c, int64_t *removed, gs_error *err);
+/* Removes the entries that were not used for the longest, until `most` bytes are left; best effort.
+ */
+void gs_cache_shrink(const gs_cache *c, int64_t most);
 
 #endif

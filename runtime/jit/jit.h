@@ -21,7 +21,7 @@ const char *gs_jit_path(const gs_jit *j);                     /* of the library 
 void gs_jit_version(const gs_jit *j, int *major, int *minor); /* 13, 0 */
 /* With the build, as keys have it: "NVRTC 13.0, libnvrtc.so.13.0.88, 109338064 bytes". */
 const char *gs_jit_build(const gs_jit *j);
-bool gs_jit_supports(const gs_jit *j, const char *arch);      /* "sm_90a", "compute_80" */
+bool gs_jit_supports(const gs_jit *j, const char *arch); /* "sm_90a", "compute_80" */
 
 typedef struct gs_jit_source {
   const char *prelude; /* put before text; may be NULL */

@@ -35,18 +35,18 @@ typedef struct gs_cx_file {
 typedef struct gs_cx_unit_tag *gs_cx_unit;
 typedef int (*gs_cx_visitor)(gs_cursor c, gs_cursor parent, void *context);
 
-enum { /* CXCursorKind */
-       CX_ENUM_CONSTANT = 7,
+enum {                        /* CXCursorKind */
+       CX_UNEXPOSED_DECL = 1, /* extern "C" in older versions */
+       CX_ENUM = 5,
        CX_FUNCTION = 8,
        CX_VAR = 9,
        CX_PARAM = 10,
-       CX_ENUM = 5,
        CX_NAMESPACE = 22,
+       CX_LINKAGE_SPEC = 23,
        CX_FIRST_EXPR = 100,
        CX_UNEXPOSED_EXPR = 100,
        CX_DECL_REF = 101,
        CX_CALL = 103,
-       CX_INTEGER = 106,
        CX_PAREN = 111,
        CX_UNARY = 112,
        CX_SUBSCRIPT = 113,
@@ -55,7 +55,6 @@ enum { /* CXCursorKind */
        CX_CONDITIONAL = 116,
        CX_C_CAST = 117,
        CX_STATIC_CAST = 124,
-       CX_REINTERPRET_CAST = 126,
        CX_FUNCTIONAL_CAST = 128,
        CX_LAST_EXPR = 199,
        CX_IF = 205,
@@ -66,7 +65,6 @@ enum { /* CXCursorKind */
        CX_CONTINUE = 212,
        CX_BREAK = 213,
        CX_RETURN = 214,
-       CX_LINKAGE_SPEC = 23,
        CX_ANNOTATE = 406,
 };
 enum { /* CXTypeKind */

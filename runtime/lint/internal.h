@@ -13,6 +13,7 @@ struct gs_lint {
 /* One text being looked at. */
 typedef struct look {
   const gs_clang_api *cx;
+  gs_arena *a; /* of what is found out about the text */
   gs_cx_unit unit;
   const gs_launch_list *list;
   const gs_kernel *k; /* whose function is looked at, or NULL */
@@ -25,7 +26,7 @@ typedef struct cursors {
   int n, cap;
 } cursors;
 
-/* The children of a node; free v. */
+/* The children of a node. */
 cursors children_of(const look *l, gs_cursor c);
 /* Copies and gives the string back. */
 void take_string(const look *l, gs_cx_string s, char *out, size_t cap);

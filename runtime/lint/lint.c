@@ -13,10 +13,12 @@
 /* ---- the library ---- */
 
 static bool open_any(gs_library *lib) {
-  static const char *const patterns[] = {
-      "/usr/lib/llvm-*/lib/libclang.so.1", "/usr/lib/llvm-*/lib/libclang-*.so*",
-      "/usr/lib/*-linux-gnu/libclang-*.so*", "/usr/lib64/libclang.so*", "/usr/local/lib/libclang.so*",
-      "/opt/homebrew/opt/llvm/lib/libclang.so*"};
+  static const char *const patterns[] = {"/usr/lib/llvm-*/lib/libclang.so.1",
+                                         "/usr/lib/llvm-*/lib/libclang-[0-9]*.so*",
+                                         "/usr/lib/*-linux-gnu/libclang-[0-9]*.so*",
+                                         "/usr/lib64/libclang.so*",
+                                         "/usr/local/lib/libclang.so*",
+                                         "/opt/homebrew/opt/llvm/lib/libclang.so*"};
   char name[64];
   if (gs_library_try("libclang.so.1", lib) || gs_library_try("libclang.so", lib)) return true;
   for (int v = 22; v >= 14; v--)
@@ -28,7 +30,8 @@ static bool open_any(gs_library *lib) {
     glob_t g;
     bool found = false;
     if (glob(patterns[p], 0, NULL, &g) != 0) continue;
-    for (size_t i = g.gl_pathc; i > 0 && !found; i--) found = gs_library_try(g.gl_pathv[i - 1], lib);
+    for (size_t i = g.gl_pathc; i > 0 && !found; i--)
+      found = gs_library_try(g.gl_pathv[i - 1], lib);
     globfree(&g);
     if (found) return true;
   }
@@ -80,24 +83,24 @@ void spelling_of(const look *l, gs_cursor c, char *out, size_t cap) {
   take_string(l, l->cx->spelling(c), out, cap);
 }
 
+typedef struct collector {
+  gs_arena *a;
+  cursors all;
+} collector;
+
 static int add_child(gs_cursor c, gs_cursor parent, void *context) {
-  cursors *to = context;
+  collector *to = context;
+  cursors *all = &to->all;
   (void)parent;
-  if (to->n == to->cap) {
-    int cap = to->cap ? 2 * to->cap : 8;
-    gs_cursor *v = realloc(to->v, sizeof *v * (size_t)cap);
-    if (!v) return CX_GO_ON;
-    to->v = v;
-    to->cap = cap;
-  }
-  to->v[to->n++] = c;
+  all->v = gs_arena_room(to->a, all->v, all->n, &all->cap, sizeof *all->v);
+  all->v[all->n++] = c;
   return CX_GO_ON;
 }
 
 cursors children_of(const look *l, gs_cursor c) {
-  cursors all = {0};
-  l->cx->visit(c, add_child, &all);
-  return all;
+  collector to = {.a = l->a};
+  l->cx->visit(c, add_child, &to);
+  return to.all;
 }
 
 bool annotation_of(const look *l, gs_cursor c, char *out, size_t cap) {
@@ -108,21 +111,32 @@ bool annotation_of(const look *l, gs_cursor c, char *out, size_t cap) {
     spelling_of(l, in.v[i], out, cap);
     found = true;
   }
-  free(in.v);
   return found;
 }
 
 /* ---- what is found ---- */
 
+/* Whether the same was found at the same place, in this or another specialisation. */
+static bool is_known(const gs_text *found, const char *place, const char *what) {
+  size_t np = strlen(place), nw = strlen(what);
+  for (const char *line = found->s ? found->s : ""; *line;) {
+    size_t n = strcspn(line, "\n");
+    if (n > np + nw && memcmp(line, place, np) == 0 && memcmp(line + n - nw, what, nw) == 0)
+      return true;
+    line += n + (line[n] == '\n');
+  }
+  return false;
+}
+
 static void add_finding(look *l, gs_cx_at at, const char *what) {
-  char file[256], all[2048];
+  char file[256], place[300];
   gs_cx_string name = {0};
   unsigned row = 0, column = 0;
   l->cx->presumed(at, &name, &row, &column);
   take_string(l, name, file, sizeof file);
-  snprintf(all, sizeof all, "%s:%u: %s: %s\n", file, row, l->k ? l->k->entry : "kernels", what);
-  if (l->found->s && strstr(l->found->s, all)) return; /* once a line is enough */
-  gs_text_add(l->found, all);
+  snprintf(place, sizeof place, "%s:%u: ", file, row);
+  if (is_known(l->found, place, what)) return;
+  gs_text_printf(l->found, "%s%s: %s\n", place, l->k ? l->k->entry : "kernels", what);
   l->nfound++;
 }
 
@@ -146,12 +160,6 @@ void complain(look *l, gs_cursor c, const char *fmt, ...) {
 
 /* ---- kernels ---- */
 
-static const gs_kernel *kernel_named(const gs_launch_list *list, const char *name) {
-  for (int k = 0; k < list->nkernels; k++)
-    if (strcmp(list->kernels[k].entry, name) == 0) return &list->kernels[k];
-  return NULL;
-}
-
 /* The constants that GS_KERNEL leaves beside a kernel. */
 static void read_head(const look *l, cursors in, const char *entry, int *threads, int *is_free) {
   char want[2][300], name[300];
@@ -166,30 +174,38 @@ static void read_head(const look *l, cursors in, const char *entry, int *threads
       if (strcmp(name, want[0]) == 0) *threads = (int)l->cx->enum_value(values.v[j]);
       if (strcmp(name, want[1]) == 0) *is_free = (int)l->cx->enum_value(values.v[j]);
     }
-    free(values.v);
   }
 }
 
-/* Looks at the kernels among `in`, and below namespaces and extern "C". */
-static int look_through(look *l, cursors in, cursors beside) {
+static void look_at_kernel(look *l, gs_cursor c, cursors beside) {
+  int threads, is_free;
+  read_head(l, beside, l->k->entry, &threads, &is_free);
+  lint_params(l, c, threads, is_free);
+  lint_body(l, c);
+}
+
+/* Looks at the kernels among `in`, and below extern "C"; and at the functions that home has beside
+ * it, in its namespace. */
+static int look_through(look *l, cursors in, cursors beside, const gs_kernel *home) {
   char name[300];
-  int seen = 0;
+  int seen = 0, number;
   for (int i = 0; i < in.n; i++) {
     gs_cursor c = in.v[i];
-    if (c.kind == CX_NAMESPACE || c.kind == CX_LINKAGE_SPEC || c.kind == 1) {
+    spelling_of(l, c, name, sizeof name);
+    if (c.kind == CX_NAMESPACE && sscanf(name, "gs_k%d", &number) == 1) {
       cursors inner = children_of(l, c);
-      seen += look_through(l, inner, c.kind == CX_NAMESPACE ? inner : beside);
-      free(inner.v);
-    } else if (c.kind == CX_FUNCTION) {
-      int threads, is_free;
-      spelling_of(l, c, name, sizeof name);
-      l->k = kernel_named(l->list, name);
-      if (!l->k) continue;
-      read_head(l, beside, name, &threads, &is_free);
-      lint_params(l, c, threads, is_free);
-      lint_body(l, c);
+      seen += look_through(l, inner, inner, &l->list->kernels[number]);
+    } else if (c.kind == CX_LINKAGE_SPEC || c.kind == CX_UNEXPOSED_DECL) {
+      seen += look_through(l, children_of(l, c), beside, home);
+    } else if (c.kind == CX_FUNCTION && home) {
+      bool is_kernel = strcmp(home->entry, name) == 0;
+      l->k = home;
+      if (is_kernel)
+        look_at_kernel(l, c, beside);
+      else
+        lint_body(l, c);
       l->k = NULL;
-      seen++;
+      seen += is_kernel;
     }
   }
   return seen;
@@ -223,22 +239,23 @@ gs_status gs_lint_list(gs_lint *lint, const gs_launch_list *list, gs_text *found
                        gs_error *err) {
   static const char *const args[] = {"-x", "c++", "-std=c++17", "-w", "-nostdinc"};
   gs_text t = {0};
-  look l = {.cx = &lint->cx, .list = list, .found = found};
+  look l = {.cx = &lint->cx, .a = gs_arena_new(), .list = list, .found = found};
   gs_status st = GS_OK;
   write_text(list, &t);
   gs_cx_file file = {"kernels.cpp", t.s, (unsigned long)t.len};
   void *index = l.cx->index(0, 0);
   int rc = l.cx->parse(index, file.name, args, sizeof args / sizeof *args, &file, 1, 0, &l.unit);
   if (rc != 0) {
-    st = gs_fail(err, GS_ERR_COMPILE, "%s: libclang could not read the kernels (%d)", list->key, rc);
+    st =
+        gs_fail(err, GS_ERR_COMPILE, "%s: libclang could not read the kernels (%d)", list->key, rc);
   } else {
     cursors top = children_of(&l, l.cx->root(l.unit));
-    if (say_errors(&l) == 0 && look_through(&l, top, top) != list->nkernels)
+    if (say_errors(&l) == 0 && look_through(&l, top, top, NULL) != list->nkernels)
       st = gs_fail(err, GS_ERR_COMPILE, "%s: not every kernel was found in its text", list->key);
-    free(top.v);
     l.cx->drop_unit(l.unit);
   }
   l.cx->drop_index(index);
+  gs_arena_free(l.a);
   gs_text_free(&t);
   *n += l.nfound;
   return st;

@@ -16,12 +16,13 @@ static const char *how(const gs_arg *a) {
 
 static want want_of(const look *l, const gs_arg *a) {
   want w = {0};
-  const gs_binding *b = a->kind == GS_ARG_TEMP || a->kind == GS_ARG_DIM
-                            ? NULL
-                            : &l->list->bindings[a->index];
+  const gs_binding *b =
+      a->kind == GS_ARG_TEMP || a->kind == GS_ARG_DIM ? NULL : &l->list->bindings[a->index];
   snprintf(w.name, sizeof w.name, "%s", b ? b->name : "");
   switch (a->kind) {
-  case GS_ARG_TENSOR: snprintf(w.what, sizeof w.what, "%s %s", how(a), gs_type_name(b->type)); break;
+  case GS_ARG_TENSOR:
+    snprintf(w.what, sizeof w.what, "%s %s", how(a), gs_type_name(b->type));
+    break;
   case GS_ARG_TEMP:
     snprintf(w.what, sizeof w.what, "%s %s", how(a), gs_type_name(l->list->temps[a->index].type));
     break;
@@ -80,5 +81,4 @@ void lint_params(look *l, gs_cursor function, int threads, int barrier_free) {
   if (barrier_free != l->k->barrier_free)
     complain(l, function, "the text says barrier_free %d and the record %d", barrier_free,
              l->k->barrier_free);
-  free(in.v);
 }

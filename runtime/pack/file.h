@@ -5,7 +5,8 @@
  * bytes (little-endian), padded to 16; the index, JSON, padded with NULs to a multiple of 16; the
  * code of each kernel and target, each padded so; and the SHA-256 of all that, 32 bytes.
  *
- * Needs neither Lua nor NVRTC nor a driver. A pack is read-only: any number of threads may use it. */
+ * Needs neither Lua nor NVRTC nor a driver. A pack is read-only: any number of threads may use it.
+ */
 #ifndef GS_PACK_FILE_H
 #define GS_PACK_FILE_H
 
@@ -23,6 +24,7 @@ typedef struct gs_pack_record {
   const char *schedule; /* "sm_90a" */
   int ndims;
   gs_dim *dims;
+  const char *tuned;   /* "row.threads=512": tunables that are not the default; "" for none */
   gs_launch_list list; /* without graph, its kernels without text */
   const char **text;   /* of each kernel: the SHA-256 of its text in hex */
 } gs_pack_record;

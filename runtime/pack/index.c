@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_THREADS = 1024, MAX_ITEMS = 1 << 20 };
+enum { MAX_THREADS = 1024, MAX_SHARED = 1 << 20, MAX_ITEMS = 1 << 20 };
 
 typedef struct reader {
   gs_arena *a;
@@ -86,12 +86,12 @@ static void read_tensors(reader *r, const json_t *o, gs_pack_record *out) {
   for (int i = 0; i < l->nbindings; i++) {
     const json_t *t = json_array_get(v, (size_t)i), *dims = json_object_get(t, "dims");
     gs_binding *b = &l->bindings[i];
-    *b = (gs_binding){
-        .name = text(r, t, "name"),
-        .type = type_of(r, t),
-        .role = (gs_role)choice(r, text(r, t, "role"), gs_pack_role_names, GS_PACK_ROLES),
-        .is_result = truth(r, t, "result"),
-        .inplace = (int)whole(r, t, "inplace", -1, l->nbindings - 1)};
+    *b = (gs_binding){.name = text(r, t, "name"),
+                      .type = type_of(r, t),
+                      .role =
+                          (gs_role)choice(r, text(r, t, "role"), gs_pack_role_names, GS_PACK_ROLES),
+                      .is_result = truth(r, t, "result"),
+                      .inplace = (int)whole(r, t, "inplace", -1, l->nbindings - 1)};
     size_t n = json_array_size(dims);
     if (!json_is_array(dims) || n > GS_MAX_RANK) r->bad = true, n = 0;
     b->ndims = (int)n;
@@ -162,6 +162,7 @@ static void read_kernels(reader *r, const json_t *o, gs_pack_record *out) {
                      .tunables = read_tunables(r, x),
                      .grid = read_count(r, x, "grid", out->ndims),
                      .threads = (int)whole(r, x, "threads", 1, MAX_THREADS),
+                     .shared_bytes = (int)whole(r, x, "shared", 0, MAX_SHARED),
                      .barrier_free = truth(r, x, "barrier_free")};
     out->text[i] = text(r, x, "text");
     read_args(r, x, out, k);
@@ -175,6 +176,7 @@ static void read_records(reader *r, const json_t *root, gs_pack_about *out) {
     const json_t *x = json_array_get(v, (size_t)i);
     records[i].key = records[i].list.key = text(r, x, "key");
     records[i].schedule = text(r, x, "schedule");
+    records[i].tuned = text(r, x, "tuned");
     read_dims(r, x, &records[i]);
     read_tensors(r, x, &records[i]);
     read_temps(r, x, &records[i]);

@@ -4,8 +4,8 @@
 
 static const char *const gs_pack_arg_names[] = {"tensor", "temporary", "stride",
                                                 "dim",    "scalar",    "step_scalar"};
-static const char *const gs_pack_role_names[] = {"input", "weight", "scalar",  "step_scalar",
-                                                 "output", "saved", "upstream"};
+static const char *const gs_pack_role_names[] = {"input",  "weight", "scalar",  "step_scalar",
+                                                 "output", "saved",  "upstream"};
 enum { GS_PACK_ARGS = 6, GS_PACK_ROLES = 7 };
 
 #endif

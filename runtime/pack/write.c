@@ -31,10 +31,10 @@ gs_status gs_pack_writer_new(const char *producer, const char *compiler, gs_pack
   w->targets = json_array();
   w->passes = json_array();
   w->code = json_array();
-  w->root = json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O}", "producer", producer, "compiler",
-                      compiler, "licence", "Apache-2.0", "licence_text",
-                      licence ? licence->data : "", "targets", w->targets, "passes", w->passes,
-                      "code", w->code);
+  w->root =
+      json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O}", "producer", producer, "compiler", compiler,
+                "licence", "Apache-2.0", "licence_text", licence ? licence->data : "", "targets",
+                w->targets, "passes", w->passes, "code", w->code);
   if (!w->root || !w->known) {
     gs_pack_writer_free(w);
     return no_memory(err);
@@ -55,8 +55,7 @@ void gs_pack_writer_free(gs_pack_writer *w) {
 }
 
 /* Notes that something is there; false when it already was. */
-static bool note(gs_pack_writer *w, const char *what, const char *a, const char *b,
-                 const char *c) {
+static bool note(gs_pack_writer *w, const char *what, const char *a, const char *b, const char *c) {
   gs_text name = {0};
   gs_text_printf(&name, "%s|%s|%s|%s", what, a, b, c);
   bool is_new = !json_object_get(w->known, name.s);
@@ -91,10 +90,10 @@ static json_t *tensors_of(const gs_launch_list *l) {
     const gs_binding *b = &l->bindings[i];
     json_t *dims = json_array();
     for (int k = 0; k < b->ndims; k++) json_array_append_new(dims, json_integer(b->dim[k]));
-    json_array_append_new(
-        out, json_pack("{s:s, s:s, s:s, s:b, s:i, s:o}", "name", b->name, "type",
-                       gs_type_name(b->type), "role", gs_pack_role_names[b->role], "result",
-                       b->is_result, "inplace", b->is_result ? b->inplace : -1, "dims", dims));
+    json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:b, s:i, s:o}", "name", b->name, "type",
+                                         gs_type_name(b->type), "role", gs_pack_role_names[b->role],
+                                         "result", b->is_result, "inplace",
+                                         b->is_result ? b->inplace : -1, "dims", dims));
   }
   return out;
 }
@@ -120,9 +119,9 @@ static json_t *args_of(const gs_kernel *k) {
   json_t *out = json_array();
   for (int i = 0; i < k->nargs; i++) {
     const gs_arg *a = &k->args[i];
-    json_array_append_new(out, json_pack("{s:s, s:i, s:b, s:b}", "kind",
-                                         gs_pack_arg_names[a->kind], "index", a->index, "read",
-                                         a->is_read, "written", a->is_written));
+    json_array_append_new(out, json_pack("{s:s, s:i, s:b, s:b}", "kind", gs_pack_arg_names[a->kind],
+                                         "index", a->index, "read", a->is_read, "written",
+                                         a->is_written));
   }
   return out;
 }
@@ -155,21 +154,34 @@ static json_t *kernels_of(const gs_launch_list *l) {
     const gs_kernel *k = &l->kernels[i];
     char hash[GS_HASH_HEX];
     gs_pack_text_hash(k, hash);
-    json_array_append_new(
-        out, json_pack("{s:s, s:s, s:s, s:o, s:o, s:i, s:b, s:o}", "entry", k->entry, "text", hash,
-                       "template", k->template_name, "tunables", tunables_of(k), "grid",
-                       count_of(&k->grid), "threads", k->threads, "barrier_free", k->barrier_free,
-                       "args", args_of(k)));
+    json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:o, s:o, s:i, s:i, s:b, s:o}", "entry",
+                                         k->entry, "text", hash, "template", k->template_name,
+                                         "tunables", tunables_of(k), "grid", count_of(&k->grid),
+                                         "threads", k->threads, "shared", k->shared_bytes,
+                                         "barrier_free", k->barrier_free, "args", args_of(k)));
   }
   return out;
+}
+
+/* What differs from the defaults: the planner can make the same text again. */
+static void add_tuned(gs_text *t, const gs_launch_list *l) {
+  gs_text_add(t, "");
+  for (int i = 0; i < l->ntunables; i++) {
+    const gs_tunable *x = &l->tunables[i];
+    if (x->chosen != x->by_default)
+      gs_text_printf(t, "%s%s=%lld", t->len ? "," : "", x->name, (long long)x->chosen);
+  }
 }
 
 gs_status gs_pack_writer_pass(gs_pack_writer *w, const gs_launch_list *l, const char *schedule,
                               gs_error *err) {
   if (!note(w, "pass", l->key, schedule, "")) return GS_OK;
-  json_t *pass = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "key", l->key, "schedule", schedule,
-                           "dims", dims_of(l->g), "tensors", tensors_of(l), "temporaries",
-                           temps_of(l), "kernels", kernels_of(l));
+  gs_text tuned = {0};
+  add_tuned(&tuned, l);
+  json_t *pass = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "key", l->key, "schedule",
+                           schedule, "tuned", tuned.s, "dims", dims_of(l->g), "tensors",
+                           tensors_of(l), "temporaries", temps_of(l), "kernels", kernels_of(l));
+  gs_text_free(&tuned);
   return json_array_append_new(w->passes, pass) == 0 ? GS_OK : no_memory(err);
 }
 
@@ -177,8 +189,7 @@ gs_status gs_pack_writer_pass(gs_pack_writer *w, const gs_launch_list *l, const 
 
 static void pad(gs_text *t) {
   static const char zeros[GS_PACK_ALIGN] = {0};
-  if (t->len % GS_PACK_ALIGN)
-    gs_text_add_n(t, zeros, GS_PACK_ALIGN - t->len % GS_PACK_ALIGN);
+  if (t->len % GS_PACK_ALIGN) gs_text_add_n(t, zeros, GS_PACK_ALIGN - t->len % GS_PACK_ALIGN);
 }
 
 gs_status gs_pack_writer_code(gs_pack_writer *w, const gs_kernel *k, const char *target,
@@ -190,8 +201,7 @@ gs_status gs_pack_writer_code(gs_pack_writer *w, const gs_kernel *k, const char 
   gs_text_add_n(&w->blobs, data, len);
   if (strncmp(target, "compute_", 8) == 0) gs_text_add_n(&w->blobs, "", 1);
   json_t *code = json_pack("{s:s, s:s, s:s, s:I, s:I}", "entry", k->entry, "text", hash, "target",
-                           target, "at", (json_int_t)at, "bytes",
-                           (json_int_t)(w->blobs.len - at));
+                           target, "at", (json_int_t)at, "bytes", (json_int_t)(w->blobs.len - at));
   pad(&w->blobs);
   return json_array_append_new(w->code, code) == 0 ? GS_OK : no_memory(err);
 }

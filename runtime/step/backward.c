@@ -39,8 +39,7 @@ static void count_uses(gs_record *r) {
 
 /* ---- gradients ---- */
 
-/* Where the next contribution to var's gradient goes, in var's shape; *add: it is not the first. */
-static int take_grad(gs_record *r, int var, bool *add) {
+int gs_record_grad(gs_record *r, int var, bool *add) {
   int base = r->vars[var].base;
   gs_var v = r->vars[base];
   *add = v.grad >= 0;
@@ -55,8 +54,7 @@ static int take_grad(gs_record *r, int var, bool *add) {
   return gs_record_view(r, r->vars[base].grad, r->vars[var].ndims, r->vars[var].shape);
 }
 
-/* x in another type. */
-static gs_status cast(gs_record *r, int x, gs_type type, int *out, gs_error *err) {
+gs_status gs_record_cast(gs_record *r, int x, gs_type type, int *out, gs_error *err) {
   int64_t shape[2] = {r->vars[x].shape[0], gs_var_count(&r->vars[x]) / r->vars[x].shape[0]};
   gs_choice choice = {.dtype = type, .sizes = shape};
   gs_choice_add(r->arena, &choice, "x", r->vars[x].type);
@@ -74,7 +72,7 @@ static gs_status whole_grad(gs_record *r, int var, int *out, gs_error *err) {
   const gs_var *b = gs_record_base(r, var);
   int grad = b->grad;
   if (r->vars[grad].type != r->dtype) {
-    gs_status s = cast(r, grad, r->dtype, &grad, err);
+    gs_status s = gs_record_cast(r, grad, r->dtype, &grad, err);
     if (s) return s;
   }
   *out = gs_record_view(r, grad, r->vars[var].ndims, r->vars[var].shape);
@@ -83,22 +81,16 @@ static gs_status whole_grad(gs_record *r, int var, int *out, gs_error *err) {
 
 /* ---- a linear ---- */
 
-/* The place of a gradient of A or B in the flat buffer. */
-static int param_grad(gs_record *r, const gs_adapter *a, bool is_b) {
-  int64_t rank = gs_params_lora(r->params)->r;
-  int64_t shape[2] = {is_b ? a->module.out : rank, is_b ? rank : a->module.in};
-  gs_ptr at = gs_params_ptr(r->params, GS_GRAD) + (gs_ptr)(is_b ? a->b : a->a) * sizeof(float);
-  return gs_record_fixed(r, is_b ? "d lora_B" : "d lora_A", GS_F32, 2, shape, at);
-}
-
 /* dB = scale·dyᵀ·a, da = scale·dy·B, dA = daᵀ·x, dx += da·A. */
 static void backward_adapter(gs_record *r, const gs_call *c, int dy, int dx) {
   double scale = gs_params_scale(r->params);
   int64_t shape[2] = {r->vars[c->a].shape[0], r->vars[c->a].shape[1]};
-  gs_record_gemm(r, c->what, dy, true, c->a, false, param_grad(r, c->adapter, true), scale, false);
+  int db = gs_record_adapter(r, c->adapter, true, true);
+  gs_record_gemm(r, c->what, dy, true, c->a, false, db, scale, false);
   int da = gs_record_var(r, "d x·Aᵀ", r->dtype, 2, shape);
   gs_record_gemm(r, c->what, dy, false, c->copy_b, false, da, scale, false);
-  gs_record_gemm(r, c->what, da, true, c->x, false, param_grad(r, c->adapter, false), 1, false);
+  gs_record_gemm(r, c->what, da, true, c->x, false, gs_record_adapter(r, c->adapter, false, true),
+                 1, false);
   if (dx >= 0) gs_record_gemm(r, c->what, da, false, c->copy_a, false, dx, 1, true);
 }
 
@@ -108,7 +100,7 @@ static gs_status backward_linear(gs_record *r, const gs_call *c, gs_error *err) 
   if (s) return s;
   if (gs_record_base(r, c->x)->needs_grad) {
     bool add;
-    dx = take_grad(r, c->x, &add);
+    dx = gs_record_grad(r, c->x, &add);
     gs_record_gemm(r, c->what, dy, false, c->weight, false, dx, 1, add);
     if (c->adapter) gs_record_base(r, c->x)->taken++;
   }
@@ -182,7 +174,7 @@ static gs_status find_wanted(gs_record *r, backward *w, gs_error *err) {
                        c->layer, c->decl->params[k].name, c->decl->params[i].name);
     const char *name = gs_arena_printf(r->arena, "d%s", c->decl->params[i].name);
     bool add;
-    int target = take_grad(r, c->param[i], &add);
+    int target = gs_record_grad(r, c->param[i], &add);
     w->target[w->nwanted] = target;
     w->wanted[w->nwanted++] = name;
     if (add) w->add[w->nadd++] = name;
@@ -219,31 +211,5 @@ gs_status gs_record_backward(gs_record *r, gs_error *err) {
     gs_status s = c.is_linear ? backward_linear(r, &c, err) : backward_layer(r, &c, err);
     if (s) return s;
   }
-  return GS_OK;
-}
-
-/* ---- the loss ---- */
-
-gs_status gs_record_loss(gs_record *r, int logits, int label, int inv_count, int *loss,
-                         gs_error *err) {
-  gs_call *c;
-  gs_status s;
-  gs_named args[2] = {{"logits", logits, 0}, {"label", label, 0}};
-  if (gs_record_base(r, logits)->needs_grad) {
-    int grad;
-    s = gs_record_terminal(r, "cross_entropy", args, 2, logits, inv_count, &c, &grad, err);
-    if (s) return s;
-    gs_var *b = gs_record_base(r, logits);
-    b->grad = grad;
-    b->uses = b->taken = 1;
-  } else {
-    s = gs_record_layer(r, "cross_entropy", args, 2, NULL, 0, &c, err);
-    if (s) return s;
-  }
-  gs_named mean[2] = {{"loss", c->result[0], 0}, {"inv_count", inv_count, 0}};
-  s = gs_record_layer(r, "mean_loss", mean, 2, NULL, 0, &c, err);
-  if (s) return s;
-  *loss = c->result[0];
-  r->vars[*loss].keep = true;
   return GS_OK;
 }

@@ -221,45 +221,57 @@ gs_status gs_record_layer(gs_record *r, const char *layer, const gs_named *args,
   return gs_record_launch(r, layer, routine, c->sizes, c->decl->ndims, find_forward, &f, err);
 }
 
-gs_status gs_record_terminal(gs_record *r, const char *layer, const gs_named *args, int nargs,
-                             int input, int upstream, gs_call **out, int *grad, gs_error *err) {
+/* The gradient that a terminal layer makes: a variable like its input. */
+static int terminal_grad(gs_record *r, gs_call *c, int input, const char **name, int *param) {
+  for (*param = 0; *param < c->decl->nparams && c->param[*param] != input;) ++*param;
+  *name = gs_arena_printf(r->arena, "d%s", c->decl->params[*param].name);
+  const gs_var v = r->vars[input];
+  gs_choice_add(r->arena, &c->choice, *name, v.type);
+  int grad = gs_record_var(r, *name, v.type, v.ndims, v.shape);
+  r->vars[grad].stride = v.stride;
+  return grad;
+}
+
+gs_status gs_record_terminal(gs_record *r, const gs_terminal *t, int *grad, gs_error *err) {
   gs_call *c;
   gs_instance *in;
-  gs_status s = begin_call(r, layer, args, nargs, NULL, 0, &c, err);
-  if (s) return s;
-  finder f = {.c = c, .upstream = upstream};
-  while (f.input < c->decl->nparams && c->param[f.input] != input) f.input++;
-  const char *name = gs_arena_printf(r->arena, "d%s", c->decl->params[f.input].name);
-  gs_choice_add(r->arena, &c->choice, name, r->vars[input].type);
-  s = gs_library_instance(r->library, layer, &c->choice, &in, err);
-  if (s) return s;
-  c->instance = in;
-  make_results(r, c);
-  const gs_var *v = &r->vars[input];
-  f.grad = *grad = gs_record_var(r, name, v->type, v->ndims, v->shape);
   gs_routine *routine;
-  s = gs_library_routine(r->library, in, GS_PASS_TERMINAL, &name, 1, NULL, 0, &routine, err);
+  const char *name = NULL;
+  gs_status s = begin_call(r, t->layer, t->args, t->nargs, t->options, t->noptions, &c, err);
   if (s) return s;
-  *out = c;
-  return gs_record_launch(r, layer, routine, c->sizes, c->decl->ndims, find_forward, &f, err);
+  finder f = {.c = c, .input = -1, .grad = -1, .upstream = t->upstream};
+  if (t->input >= 0) f.grad = *grad = terminal_grad(r, c, t->input, &name, &f.input);
+  s = gs_library_instance(r->library, t->layer, &c->choice, &in, err);
+  if (s) return s;
+  if (in->nforward < 1 || in->forward[0].is_saved || (in->nforward > 1 && !in->forward[1].is_saved))
+    return gs_fail(err, GS_ERR_USE, "layer %s has not one output, as a loss has", t->layer);
+  c->instance = in;
+  c->result = GS_NEW_N(r->arena, int, in->nforward + 1);
+  for (int i = 0; i < in->nforward; i++) c->result[i] = i ? -1 : t->result;
+  gs_pass_kind kind = t->input >= 0 ? GS_PASS_TERMINAL : GS_PASS_INFER;
+  s = gs_library_routine(r->library, in, kind, &name, t->input >= 0, NULL, 0, &routine, err);
+  if (s) return s;
+  return gs_record_launch(r, t->layer, routine, c->sizes, c->decl->ndims, find_forward, &f, err);
 }
 
 /* ---- a linear ---- */
 
-/* The working copy of A or B, in the type that matrix products take. */
-static int working_copy(gs_record *r, const gs_adapter *a, bool is_b) {
+/* In the type that matrix products take; its gradient is f32. */
+int gs_record_adapter(gs_record *r, const gs_adapter *a, bool is_b, bool is_grad) {
+  static const char *const names[2][2] = {{"lora_A", "lora_B"}, {"d lora_A", "d lora_B"}};
   int64_t rank = gs_params_lora(r->params)->r;
   int64_t shape[2] = {is_b ? a->module.out : rank, is_b ? rank : a->module.in};
-  gs_ptr at =
-      gs_params_ptr(r->params, GS_WORKING) + (gs_ptr)(is_b ? a->b : a->a) * gs_type_size(r->dtype);
-  return gs_record_fixed(r, is_b ? "lora_B" : "lora_A", r->dtype, 2, shape, at);
+  gs_type type = is_grad ? GS_F32 : r->dtype;
+  gs_ptr at = gs_params_ptr(r->params, is_grad ? GS_GRAD : GS_WORKING) +
+              (gs_ptr)(is_b ? a->b : a->a) * gs_type_size(type);
+  return gs_record_fixed(r, names[is_grad][is_b], type, 2, shape, at);
 }
 
 /* y += scale·(x·Aᵀ)·Bᵀ: the product is scaled, added to y in f32 and rounded once. */
 static void add_adapter(gs_record *r, gs_call *c) {
   int64_t shape[2] = {r->vars[c->x].shape[0], gs_params_lora(r->params)->r};
-  c->copy_a = working_copy(r, c->adapter, false);
-  c->copy_b = working_copy(r, c->adapter, true);
+  c->copy_a = gs_record_adapter(r, c->adapter, false, false);
+  c->copy_b = gs_record_adapter(r, c->adapter, true, false);
   c->a = gs_record_var(r, c->what, r->dtype, 2, shape);
   gs_record_gemm(r, c->what, c->x, false, c->copy_a, true, c->a, 1, false);
   gs_record_gemm(r, c->what, c->a, false, c->copy_b, true, c->y, gs_params_scale(r->params), true);

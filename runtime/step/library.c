@@ -2,6 +2,8 @@
  * Keys are printable texts; there are some dozens, so a list is searched. */
 #include "step/library.h"
 
+#include "tune/tuned.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,7 @@ typedef struct made {
 struct gs_library {
   gs_device *device;
   gs_author *author;
+  gs_tuned *tuned; /* opened when it is first asked */
   gs_arena *arena;
   entry *layers, *instances, *routines;
   made *pending; /* routines whose kernels are not compiled yet */
@@ -56,6 +59,7 @@ gs_status gs_library_new(gs_device *d, gs_library **out, gs_error *err) {
 void gs_library_free(gs_library *l) {
   if (!l) return;
   for (entry *e = l->instances; e; e = e->next) gs_instance_free(e->value);
+  gs_tuned_close(l->tuned);
   gs_author_free(l->author);
   gs_arena_free(l->arena);
   free(l);
@@ -116,7 +120,9 @@ gs_status gs_library_routine(gs_library *l, gs_instance *i, gs_pass_kind kind,
   gs_pass *pass;
   gs_launch_list *list;
   s = gs_layer_pass(i, kind, wanted, nwanted, add, nadd, &pass, err);
-  if (!s) s = gs_compile(pass, gs_device_caps(l->device), NULL, &list, err);
+  if (!s)
+    s = gs_compile_tuned(pass, gs_device_caps(l->device), gs_device_packed(l->device, pass->key),
+                         NULL, &list, err);
   if (s) goto cleanup;
   made *m = GS_NEW(l->arena, made);
   m->routine = (gs_routine){.instance = i, .pass = pass, .code = {.list = list}};
@@ -128,6 +134,20 @@ gs_status gs_library_routine(gs_library *l, gs_instance *i, gs_pass_kind kind,
 cleanup:
   gs_text_free(&key);
   return s;
+}
+
+gs_status gs_library_sizes(gs_library *l, gs_routine *r, const int64_t *sizes, gs_error *err) {
+  if (r->sizes || r->code.funcs) return GS_OK;
+  const gs_launch_list *list = r->code.list;
+  size_t bytes = sizeof *sizes * (size_t)gs_graph_ndims(r->pass->g);
+  r->sizes = gs_arena_copy(l->arena, sizes, bytes);
+  if (gs_device_packed(l->device, r->pass->key)) return GS_OK; /* the very text of the pack */
+  if (!l->tuned) l->tuned = gs_tuned_open(l->device, NULL, 0);
+  gs_status s = gs_tuned_compile(l->tuned, l->device, r->pass, sizes, &list, err);
+  if (s) return s;
+  l->nkernels += list->nkernels - r->code.list->nkernels;
+  r->code.list = list;
+  return GS_OK;
 }
 
 gs_status gs_library_compile(gs_library *l, gs_error *err) {
@@ -151,6 +171,17 @@ gs_status gs_library_compile(gs_library *l, gs_error *err) {
   }
   l->pending = NULL;
   return GS_OK;
+}
+
+/* The list has the newest first. */
+static gs_status each(const entry *e, gs_with_routine what, void *context, gs_error *err) {
+  if (!e) return GS_OK;
+  gs_status s = each(e->next, what, context, err);
+  return s ? s : what(context, e->value, err);
+}
+
+gs_status gs_library_each(const gs_library *l, gs_with_routine what, void *context, gs_error *err) {
+  return each(l->routines, what, context, err);
 }
 
 int gs_library_kernels(const gs_library *l) {

@@ -15,6 +15,7 @@ typedef struct gs_routine {
   const gs_instance *instance;
   const gs_pass *pass;
   gs_compiled code;
+  const int64_t *sizes; /* that it is first launched at, of each dim; NULL: never */
 } gs_routine;
 
 gs_status gs_library_new(gs_device *d, gs_library **out, gs_error *err);
@@ -28,8 +29,15 @@ gs_status gs_library_instance(gs_library *l, const char *name, const gs_choice *
 gs_status gs_library_routine(gs_library *l, gs_instance *i, gs_pass_kind kind,
                              const char *const *wanted, int nwanted, const char *const *add,
                              int nadd, gs_routine **out, gs_error *err);
+/* Says what a routine is launched at. The first time, and before it is compiled, what tuning found
+ * for sizes near these (tune/tuned.h) takes the place of the defaults. */
+gs_status gs_library_sizes(gs_library *l, gs_routine *r, const int64_t *sizes, gs_error *err);
 /* Compiles every kernel that is not yet compiled, several at once. */
 gs_status gs_library_compile(gs_library *l, gs_error *err);
 int gs_library_kernels(const gs_library *l); /* distinct kernels made so far */
+/* Calls what with every routine made so far, in the order in which they were made; stops at the
+ * first failure. */
+typedef gs_status (*gs_with_routine)(void *context, const gs_routine *r, gs_error *err);
+gs_status gs_library_each(const gs_library *l, gs_with_routine what, void *context, gs_error *err);
 
 #endif

@@ -116,25 +116,24 @@ static void host_linear(void *context, const char *module, int64_t in, int64_t o
   m->modules[m->nmodules++] = (gs_module){gs_arena_strdup(m->arena, module), in, out};
 }
 
-gs_status gs_model_record(gs_model *m, gs_record *r, const gs_batch_vars *b, int *logits,
-                          gs_error *err) {
+gs_status gs_model_record(gs_model *m, gs_record *r, const gs_batch_vars *b, gs_error *err) {
   gs_host host = {m, host_weight, host_constant, host_linear};
-  return gs_script_forward(m->script, r, b, &host, logits, err);
+  return gs_script_forward(m->script, r, b, &host, err);
 }
 
 static gs_status survey(gs_model *m, gs_error *err) {
   int64_t one = 1;
-  int logits;
   gs_record *r = gs_record_new(m->library, NULL, GS_STEP_SURVEY, m->dtype, 1);
   gs_batch_vars b = {.id = gs_record_fixed(r, "id", GS_I32, 1, &one, 0),
                      .position = gs_record_fixed(r, "position", GS_I32, 1, &one, 0),
                      .start = gs_record_fixed(r, "start", GS_I32, 1, &one, 0),
                      .label = -1,
-                     .last = -1};
+                     .last = -1,
+                     .upstream = -1};
   m->surveying = true;
-  gs_status s = gs_model_record(m, r, &b, &logits, err);
+  gs_status s = gs_model_record(m, r, &b, err);
   m->surveying = false;
-  if (!s) m->vocab = r->vars[logits].shape[1];
+  if (!s) m->vocab = r->vars[r->head.logits].shape[1];
   gs_record_free(r);
   return s;
 }

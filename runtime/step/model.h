@@ -29,9 +29,9 @@ const int32_t *gs_model_eos(const gs_model *m, int *n);
 typedef struct gs_batch_vars {
   int id, label, position, start; /* [T] i32 */
   int last;                       /* [1] i32: the row whose logits are wanted (GS_STEP_INFER) */
+  int upstream;                   /* step scalar: 1 / (number of labels) */
 } gs_batch_vars;
-/* Runs the model file: records the forward into r, up to *logits [T, V] (or [1, V]). */
-gs_status gs_model_record(gs_model *m, gs_record *r, const gs_batch_vars *b, int *logits,
-                          gs_error *err);
+/* Runs the model file: records the forward into r, up to and with its head. */
+gs_status gs_model_record(gs_model *m, gs_record *r, const gs_batch_vars *b, gs_error *err);
 
 #endif

@@ -192,6 +192,6 @@ void gs_plan_place(const gs_plan *p, gs_record *r, gs_ptr at) {
     gs_var *var = &r->vars[v];
     if (var->kind == GS_VAR_FIXED) continue;
     int piece = p->piece[var->base];
-    var->ptr = piece < 0 ? 0 : at + p->pieces[piece].offset;
+    var->ptr = piece < 0 ? 0 : at + p->pieces[piece].offset + var->offset;
   }
 }

@@ -15,6 +15,7 @@ gs_record *gs_record_new(gs_library *l, gs_params *p, gs_step_mode mode, gs_type
   r->mode = mode;
   r->dtype = dtype;
   r->tokens = tokens;
+  r->head = (gs_head_vars){.logits = -1, .loss = -1, .scale = 1};
   return r;
 }
 
@@ -48,8 +49,31 @@ int gs_record_view(gs_record *r, int var, int ndims, const int64_t *shape) {
   int base = r->vars[var].base;
   int v = gs_record_var(r, r->vars[base].name, r->vars[var].type, ndims, shape);
   r->vars[v].kind = r->vars[base].kind;
-  r->vars[v].ptr = r->vars[base].ptr;
+  r->vars[v].offset = r->vars[var].offset;
+  r->vars[v].ptr = r->vars[base].ptr + r->vars[var].offset;
   r->vars[v].base = base;
+  return v;
+}
+
+int gs_record_rows(gs_record *r, int var, int64_t from, int64_t n) {
+  gs_var of = r->vars[var];
+  of.shape[0] = n;
+  int v = gs_record_view(r, var, of.ndims, of.shape);
+  size_t skipped = (size_t)(from * gs_var_stride(&of)) * gs_type_size(of.type);
+  r->vars[v].stride = of.stride;
+  r->vars[v].offset += skipped;
+  r->vars[v].ptr += skipped;
+  return v;
+}
+
+int gs_record_columns(gs_record *r, int var, int64_t from, int64_t n) {
+  int64_t stride = gs_var_stride(&r->vars[var]);
+  int v = gs_record_rows(r, var, 0, r->vars[var].shape[0]);
+  size_t skipped = (size_t)from * gs_type_size(r->vars[v].type);
+  r->vars[v].shape[1] = n;
+  r->vars[v].stride = stride;
+  r->vars[v].offset += skipped;
+  r->vars[v].ptr += skipped;
   return v;
 }
 
@@ -63,8 +87,16 @@ int64_t gs_var_count(const gs_var *v) {
   return n;
 }
 
+int64_t gs_var_stride(const gs_var *v) {
+  if (v->stride) return v->stride;
+  int64_t n = 1;
+  for (int i = 1; i < v->ndims; i++) n *= v->shape[i];
+  return n;
+}
+
 size_t gs_var_bytes(const gs_var *v) {
-  return (size_t)gs_var_count(v) * gs_type_size(v->type);
+  int64_t n = v->stride ? v->shape[0] * v->stride : gs_var_count(v);
+  return (size_t)n * gs_type_size(v->type);
 }
 
 const char *gs_var_text(const gs_var *v, char *out, size_t cap) {
@@ -92,6 +124,11 @@ static void matrix(const gs_var *v, int64_t *rows, int64_t *columns) {
   *columns = *rows ? gs_var_count(v) / *rows : 0;
 }
 
+/* Elements from one row of that matrix to the next. */
+static int64_t row_length(const gs_var *v) {
+  return v->ndims ? gs_var_stride(v) : 1;
+}
+
 void gs_record_gemm(gs_record *r, const char *what, int a, bool ta, int b, bool tb, int c,
                     double alpha, bool add) {
   gs_act *act = gs_record_act(r, GS_ACT_GEMM, what, 3);
@@ -99,12 +136,13 @@ void gs_record_gemm(gs_record *r, const char *what, int a, bool ta, int b, bool 
   act->uses[1] = (gs_use){.var = b, .is_read = true, .inplace = -1};
   act->uses[2] = (gs_use){.var = c, .is_read = add, .is_written = true, .inplace = -1};
   gs_gemm *g = &act->gemm;
-  int64_t rows;
-  matrix(&r->vars[a], &rows, &g->lda);
-  g->k = ta ? rows : g->lda;
-  matrix(&r->vars[b], &rows, &g->ldb);
+  int64_t rows, columns;
+  matrix(&r->vars[a], &rows, &columns);
+  g->k = ta ? rows : columns;
   matrix(&r->vars[c], &g->m, &g->n);
-  g->ldc = g->n;
+  g->lda = row_length(&r->vars[a]);
+  g->ldb = row_length(&r->vars[b]);
+  g->ldc = row_length(&r->vars[c]);
   g->ta = ta;
   g->tb = tb;
   g->ab_type = r->vars[a].type;
@@ -147,8 +185,10 @@ static int *make_temps(gs_record *r, const gs_launch_list *l, const int64_t *siz
 gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine,
                            const int64_t *sizes, int ndims, gs_find_var find, void *context,
                            gs_error *err) {
+  int64_t *all = all_sizes(r->arena, routine->pass->g, sizes, ndims);
+  gs_status st = gs_library_sizes(r->library, routine, all, err);
+  if (st != GS_OK) return st;
   const gs_launch_list *l = routine->code.list;
-  int64_t *all = all_sizes(r->arena, l->g, sizes, ndims);
   int *temp = make_temps(r, l, all);
   gs_act *a = gs_record_act(r, GS_ACT_LAUNCH, what, l->nbindings + l->ntemps);
   a->routine = routine;

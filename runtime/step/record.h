@@ -1,7 +1,8 @@
 /* record.h: the graph of one step: variables, the calls a model script made, and the actions that
  * they became.
  *
- * The forward is recorded call by call (gs_record_layer, gs_record_linear); backward.c walks the
+ * The forward is recorded call by call (gs_record_layer, gs_record_linear), and ends with the head,
+ * which makes loss and first gradient in one (gs_record_head); backward.c walks the
  * calls in reverse and appends the actions of each layer's own closed form; plan.c then gives every
  * variable its place in one arena. A variable is named by its index here. */
 #ifndef GS_RECORD_H
@@ -21,6 +22,8 @@ typedef struct gs_var {
   gs_type type;
   int ndims;
   int64_t shape[GS_MAX_RANK];
+  int64_t stride;  /* elements between steps of the first dim; 0: packed */
+  size_t offset;   /* of a view: bytes from the beginning of its base */
   int base;        /* the variable whose memory this is a view of; itself when it is none */
   bool needs_grad; /* of a base: a trained parameter reaches it */
   bool
@@ -82,6 +85,14 @@ typedef enum gs_step_mode {
   GS_STEP_SURVEY,   /* shapes only: no kernel is made */
 } gs_step_mode;
 
+/* What the head of the model left: gs_record_head. */
+typedef struct gs_head_vars {
+  bool is_there;
+  int logits; /* [T, V], before scale and softcap; -1: not kept */
+  int loss;   /* [] f32; -1 in INFER and SURVEY */
+  double scale, softcap;
+} gs_head_vars;
+
 typedef struct gs_record {
   gs_arena *arena;
   gs_library *library;
@@ -89,6 +100,9 @@ typedef struct gs_record {
   gs_step_mode mode;
   gs_type dtype; /* of activations */
   int64_t tokens;
+  int64_t chunk;    /* tokens whose logits are formed at a time; 0: by their size */
+  bool keep_logits; /* all of them, in memory of their own, to be read after the step */
+  gs_head_vars head;
   int nvars, cap_vars;
   gs_var *vars;
   int ncalls, cap_calls;
@@ -107,7 +121,12 @@ int gs_record_fixed(gs_record *r, const char *name, gs_type type, int ndims, con
                     gs_ptr ptr);
 /* The same memory under another shape of as many elements. */
 int gs_record_view(gs_record *r, int var, int ndims, const int64_t *shape);
-int64_t gs_var_count(const gs_var *v); /* elements */
+/* Rows from, from + 1, ... of a variable, n of them. */
+int gs_record_rows(gs_record *r, int var, int64_t from, int64_t n);
+/* The same of columns, of a matrix; only matrix products take such a view. */
+int gs_record_columns(gs_record *r, int var, int64_t from, int64_t n);
+int64_t gs_var_count(const gs_var *v);  /* elements */
+int64_t gs_var_stride(const gs_var *v); /* elements between steps of the first dim */
 size_t gs_var_bytes(const gs_var *v);
 gs_var *gs_record_base(gs_record *r, int var);
 /* "[37, 24] f32" into out. */
@@ -124,16 +143,43 @@ typedef struct gs_named {
 /* Calls a layer. Its outputs are the first *nout of call->result, in the order of the instance. */
 gs_status gs_record_layer(gs_record *r, const char *layer, const gs_named *args, int nargs,
                           const gs_named *options, int noptions, gs_call **out, gs_error *err);
-/* Calls a layer that makes the gradient of its variable `input` in the same pass, given the step
- * scalar that is the upstream of its output. The gradient has the type of the input and may take
- * its memory. */
-gs_status gs_record_terminal(gs_record *r, const char *layer, const gs_named *args, int nargs,
-                             int input, int upstream, gs_call **out, int *grad, gs_error *err);
+/* A layer with one output, which goes to the variable `result`. */
+typedef struct gs_terminal {
+  const char *layer;
+  const gs_named *args, *options;
+  int nargs, noptions;
+  int result;
+  int input;    /* the variable whose gradient is made in the same pass; -1: none */
+  int upstream; /* then: the step scalar that is the upstream of the output */
+} gs_terminal;
+/* Calls it. The gradient has the type of the input and may take its memory. */
+gs_status gs_record_terminal(gs_record *r, const gs_terminal *t, int *grad, gs_error *err);
 /* Says the storage type of one more tensor in a choice. */
 void gs_choice_add(gs_arena *a, gs_choice *c, const char *name, gs_type type);
 /* y[T, out] = x[T, in]·Wᵀ, plus the adapter of that module when there is one. */
 gs_status gs_record_linear(gs_record *r, const char *module, int x, int weight, int *y,
                            gs_error *err);
+
+/* The working copy of an adapter's A or B, or its gradient in the flat buffer. */
+int gs_record_adapter(gs_record *r, const gs_adapter *a, bool is_b, bool is_grad);
+
+/* ---- head.c ---- */
+/* The end of a language model: a linear and the mean of its cross entropy, as one block. */
+typedef struct gs_head {
+  const char *module;
+  int x, weight;           /* [T, H], [V, H] */
+  int label;               /* [T] i32 */
+  int last;                /* [1] i32, INFER: the row whose logits are wanted */
+  int upstream;            /* step scalar: what each token's loss counts, 1 / (number of labels) */
+  const gs_named *options; /* of layer cross_entropy: scale, softcap, smoothing, z_loss */
+  int noptions;
+} gs_head;
+/* Fills in r->head. Logits exist for r->chunk tokens at a time, unless r->keep_logits. Where a
+ * gradient is wanted it is made in the same pass: of x, of the adapter of that module, and of the
+ * weight (f32) when it needs one; gs_record_backward goes on from there. */
+gs_status gs_record_head(gs_record *r, const gs_head *h, gs_error *err);
+/* How many tokens' logits [., V] are formed at a time. */
+int64_t gs_head_chunk(int64_t tokens, int64_t V, gs_type type);
 
 /* ---- actions ---- */
 gs_act *gs_record_act(gs_record *r, gs_act_kind kind, const char *what, int nuses);
@@ -149,11 +195,11 @@ gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine,
                            gs_error *err);
 
 /* ---- backward.c ---- */
-/* The mean cross entropy over the labels, *loss [], f32. With a gradient wanted it is also started
- * at the logits. inv_count: the step scalar 1 / (number of labels). */
-gs_status gs_record_loss(gs_record *r, int logits, int label, int inv_count, int *loss,
-                         gs_error *err);
-/* Appends the backward from where gs_record_loss started it, down to the adapters' gradients. */
+/* Where the next contribution to var's gradient goes, in var's shape; *add: it is not the first. */
+int gs_record_grad(gs_record *r, int var, bool *add);
+/* x in another type, for a matrix product; nobody asks for its gradient. */
+gs_status gs_record_cast(gs_record *r, int x, gs_type type, int *out, gs_error *err);
+/* Appends the backward from where gs_record_head started it, down to the adapters' gradients. */
 gs_status gs_record_backward(gs_record *r, gs_error *err);
 
 #endif

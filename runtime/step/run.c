@@ -14,7 +14,7 @@ static gs_status run_launch(gs_device *d, const gs_record *r, const gs_act *a, g
     const gs_var *v = &r->vars[a->uses[i].var];
     bound[i].ptr = v->ptr;
     bound[i].bytes = gs_var_bytes(v);
-    bound[i].stride = v->ndims && v->shape[0] ? gs_var_count(v) / v->shape[0] : 1;
+    bound[i].stride = gs_var_stride(v);
   }
   for (int t = 0; t < l->ntemps; t++) temps[t] = r->vars[a->uses[l->nbindings + t].var].ptr;
   gs_status s = gs_launch(d, &a->routine->code, bound, a->sizes, temps, err);

@@ -244,28 +244,26 @@ bool gs_script_may_ignore(gs_script *s, const char *tensor) {
 
 static int call_forward(lua_State *L) {
   gs_script *s = gs_script_of(L);
-  int *logits = lua_touserdata(L, 1);
   lua_rawgeti(L, LUA_REGISTRYINDEX, s->model);
   lua_getfield(L, -1, "forward");
   lua_rawgeti(L, LUA_REGISTRYINDEX, s->config);
   gs_script_push_model(L);
   gs_script_push_batch(L);
-  lua_call(L, 3, 1);
-  *logits = gs_script_check_tensor(L, -1);
+  lua_call(L, 3, 0);
   return 0;
 }
 
 gs_status gs_script_forward(gs_script *s, gs_record *r, const gs_batch_vars *b, const gs_host *host,
-                            int *logits, gs_error *err) {
+                            gs_error *err) {
   s->r = r;
   s->host = host;
   s->batch = b;
   s->serial++;
-  gs_status st = run(s, call_forward, logits, err);
+  gs_status st = run(s, call_forward, NULL, err);
   s->r = NULL;
   if (st) return st;
-  const gs_var *v = &r->vars[*logits];
-  if (v->ndims != 2)
-    return gs_fail(err, GS_ERR_USE, "%s: the model file's forward gives no logits [T, V]", s->path);
+  if (!r->head.is_there)
+    return gs_fail(err, GS_ERR_USE, "%s: the model file's forward does not call step.head",
+                   s->path);
   return GS_OK;
 }

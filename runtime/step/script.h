@@ -2,10 +2,11 @@
  * `gradsmith.step` through which they record. Private to runtime/step.
  *
  * A model file returns { architectures = {names}, unread = {ends of tensor names}, forward =
- * function(config, m, b) -> logits }. It may call:
+ * function(config, m, b) }. Its forward ends with step.head. It may call:
  *   step.layer(name, {param = tensor or number}, {option = number})  the output, or a table by name
  *   step.linear(x, module, out [, weight])      y[T, out]; the weight is module .. ".weight"
- *   step.wanted(x)                              the rows of x whose logits are wanted
+ *   step.head(x, module, V, {weight = tensor, scale =, softcap =, smoothing =, z_loss = numbers})
+ *                                               logits, and their loss against the batch's labels
  *   step.refuse(format, ...)                    an error about config.json
  *   x:view { sizes }                            the same values, the dims after the first reshaped
  *   m.weight(name, shape)  m.constant(name, {numbers})  b.id  b.position  b.start
@@ -35,6 +36,6 @@ void gs_script_close(gs_script *s);
 /* May a tensor of that name lie in the model's file unread? */
 bool gs_script_may_ignore(gs_script *s, const char *tensor);
 gs_status gs_script_forward(gs_script *s, gs_record *r, const gs_batch_vars *b, const gs_host *host,
-                            int *logits, gs_error *err);
+                            gs_error *err);
 
 #endif

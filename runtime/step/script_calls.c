@@ -134,40 +134,57 @@ static int find_weight(lua_State *L, const char *name, int ndims, const int64_t 
   return var;
 }
 
+/* The arguments (x, module, out) of a linear, and its weight: `given`, or by the module's name when
+ * that is -1. */
+typedef struct linear_args {
+  int x, weight;
+  const char *module;
+} linear_args;
+
+static linear_args read_linear(lua_State *L, int given) {
+  gs_script *s = gs_script_of(L);
+  const gs_record *r = recording(L);
+  linear_args a = {gs_script_check_tensor(L, 1), given, luaL_checkstring(L, 2)};
+  int64_t rows = r->vars[a.x].ndims ? r->vars[a.x].shape[0] : 1;
+  int64_t shape[2] = {luaL_checkinteger(L, 3), gs_var_count(&r->vars[a.x]) / (rows ? rows : 1)};
+  if (given < 0) a.weight = find_weight(L, lua_pushfstring(L, "%s.weight", a.module), 2, shape);
+  s->host->linear(s->host->context, a.module, shape[1], shape[0]);
+  return a;
+}
+
 static int step_linear(lua_State *L) {
   gs_script *s = gs_script_of(L);
-  gs_record *r = recording(L);
-  int x = gs_script_check_tensor(L, 1);
-  const char *module = luaL_checkstring(L, 2);
-  int64_t rows = r->vars[x].ndims ? r->vars[x].shape[0] : 1;
-  int64_t shape[2] = {luaL_checkinteger(L, 3), gs_var_count(&r->vars[x]) / (rows ? rows : 1)};
-  int weight, y;
-  if (lua_isnoneornil(L, 4)) {
-    const char *name = lua_pushfstring(L, "%s.weight", module);
-    weight = find_weight(L, name, 2, shape);
-  } else {
-    weight = gs_script_check_tensor(L, 4);
-  }
-  s->host->linear(s->host->context, module, shape[1], shape[0]);
-  if (gs_record_linear(r, module, x, weight, &y, &s->error)) return raise(L);
+  int y, given = lua_isnoneornil(L, 4) ? -1 : gs_script_check_tensor(L, 4);
+  linear_args a = read_linear(L, given);
+  if (gs_record_linear(s->r, a.module, a.x, a.weight, &y, &s->error)) return raise(L);
   gs_script_push_tensor(L, y);
   return 1;
 }
 
-/* wanted(x): for generation only the row of the last token. */
-static int step_wanted(lua_State *L) {
+/* head(x, module, V, options): the end of the model. */
+static int step_head(lua_State *L) {
   gs_script *s = gs_script_of(L);
-  gs_record *r = recording(L);
-  int x = gs_script_check_tensor(L, 1);
-  if (r->mode != GS_STEP_INFER) {
-    lua_settop(L, 1);
-    return 1;
+  gs_named named[MAX_NAMED] = {0};
+  int n = 0, given = -1, all = read_named(L, 4, named, false);
+  for (int i = 0; i < all; i++) {
+    if (strcmp(named[i].name, "weight") == 0)
+      given = named[i].var;
+    else if (named[i].var >= 0)
+      return luaL_error(L, "\"%s\" is a number", named[i].name);
+    else
+      named[n++] = named[i];
   }
-  gs_named args[2] = {{"E", x, 0}, {"id", s->batch->last, 0}};
-  gs_call *c;
-  if (gs_record_layer(r, "embedding", args, 2, NULL, 0, &c, &s->error)) return raise(L);
-  gs_script_push_tensor(L, c->result[0]);
-  return 1;
+  sort_named(named, n);
+  linear_args a = read_linear(L, given);
+  gs_head h = {.module = a.module,
+               .x = a.x,
+               .weight = a.weight,
+               .label = s->batch->label,
+               .last = s->batch->last,
+               .upstream = s->batch->upstream,
+               .options = named,
+               .noptions = n};
+  return gs_record_head(s->r, &h, &s->error) ? raise(L) : 0;
 }
 
 /* refuse(format, ...): config.json asks for what is not there. */
@@ -186,7 +203,7 @@ static int step_refuse(lua_State *L) {
 void gs_script_push_module(lua_State *L) {
   static const luaL_Reg functions[] = {{"layer", step_layer},
                                        {"linear", step_linear},
-                                       {"wanted", step_wanted},
+                                       {"head", step_head},
                                        {"refuse", step_refuse},
                                        {NULL, NULL}};
   luaL_newmetatable(L, GS_SCRIPT_TENSOR);

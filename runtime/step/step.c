@@ -27,8 +27,8 @@ struct gs_step {
   gs_exec *exec;
   gs_batch_vars vars;
   int scalar[NSCALARS];
-  int logits, loss, norm; /* variables; -1 none */
-  char *host_batch;       /* id, label, position, start, last */
+  int loss, norm;   /* variables; -1 none */
+  char *host_batch; /* id, label, position, start, last */
 };
 
 static bool trains(gs_step_mode m) {
@@ -57,21 +57,20 @@ static gs_status make_inputs(gs_step *s, gs_error *err) {
   for (int i = 0; i < 5; i++)
     var[i] = gs_record_fixed(s->r, arrays[i], GS_I32, 1, i < 4 ? &T : &one,
                              s->batch + (gs_ptr)i * stride);
-  s->vars = (gs_batch_vars){var[0], var[1], var[2], var[3], var[4]};
   for (int i = 0; i < NSCALARS; i++)
     s->scalar[i] =
         gs_record_fixed(s->r, names[i], GS_F32, 0, NULL, s->scalars + (gs_ptr)i * sizeof(float));
+  s->vars = (gs_batch_vars){var[0], var[1], var[2], var[3], var[4], s->scalar[INV_COUNT]};
   return GS_OK;
 }
 
 static gs_status record(gs_step *s, gs_error *err) {
   int coef;
   gs_step_mode mode = s->options.mode;
-  gs_status st = gs_model_record(s->model, s->r, &s->vars, &s->logits, err);
-  if (st) return st;
-  if (s->options.keep_logits || mode == GS_STEP_INFER) gs_record_base(s->r, s->logits)->keep = true;
-  if (mode == GS_STEP_INFER) return GS_OK;
-  st = gs_record_loss(s->r, s->logits, s->vars.label, s->scalar[INV_COUNT], &s->loss, err);
+  s->r->chunk = s->options.chunk;
+  s->r->keep_logits = s->options.keep_logits;
+  gs_status st = gs_model_record(s->model, s->r, &s->vars, err);
+  s->loss = s->r->head.loss;
   if (st || !trains(mode)) return st;
   st = gs_record_backward(s->r, err);
   if (!st) st = gs_record_norm(s->r, s->options.optimizer.max_norm, &s->norm, &coef, err);
@@ -121,7 +120,7 @@ gs_status gs_step_new(gs_model *m, gs_params *p, const gs_step_options *o, gs_st
   s->params = p;
   s->device = gs_model_device(m);
   s->options = *o;
-  s->loss = s->norm = s->logits = -1;
+  s->loss = s->norm = -1;
   s->r = gs_record_new(gs_model_library(m), p, o->mode, gs_model_dtype(m), o->tokens);
   gs_status st = make_inputs(s, err);
   if (!st) st = record(s, err);
@@ -227,16 +226,28 @@ gs_status gs_step_run(gs_step *s, const gs_batch *b, double lr, int64_t update, 
   return GS_OK;
 }
 
+/* scale·logits, capped. */
+static void finish_logits(const gs_head_vars *h, float *v, size_t n) {
+  if (h->scale == 1 && h->softcap <= 0) return;
+  for (size_t i = 0; i < n; i++) {
+    double u = h->scale * v[i];
+    v[i] = (float)(h->softcap > 0 ? h->softcap * tanh(u / h->softcap) : u);
+  }
+}
+
 gs_status gs_step_logits(gs_step *s, float *out, gs_error *err) {
-  const gs_var *v = &s->r->vars[s->logits];
-  if (!gs_record_base(s->r, s->logits)->keep)
-    return gs_fail(err, GS_ERR_USE, "the step was made without keep_logits");
-  size_t n = (size_t)gs_var_count(v), bytes = gs_var_bytes(v);
+  const gs_head_vars *h = &s->r->head;
+  if (h->logits < 0) return gs_fail(err, GS_ERR_USE, "the step was made without keep_logits");
+  const gs_var *v = &s->r->vars[h->logits];
+  size_t bytes = gs_var_bytes(v), rows = (size_t)v->shape[0], V = (size_t)v->shape[1];
+  size_t stride = (size_t)gs_var_stride(v) * gs_type_size(v->type);
   void *raw = malloc(bytes);
   if (!raw) return gs_fail(err, GS_ERR_MEMORY, "out of memory");
   gs_status st = gs_device_download(s->device, raw, v->ptr, bytes, err);
   if (!st) st = gs_device_sync(s->device, err);
-  if (!st) gs_to_f32(out, raw, v->type, n);
+  for (size_t i = 0; i < rows && !st; i++)
+    gs_to_f32(out + i * V, (const char *)raw + i * stride, v->type, V);
+  if (!st) finish_logits(h, out, rows * V);
   free(raw);
   return st;
 }

@@ -18,7 +18,8 @@ typedef struct gs_step_options {
   int64_t tokens;       /* T: the tokens of a batch, all its documents together */
   gs_adamw optimizer;   /* of GS_STEP_TRAIN */
   bool no_reuse;        /* every value has its own memory: for tests */
-  bool keep_logits;     /* the logits can be read after the step */
+  bool keep_logits;     /* the logits can be read after the step: a tensor of all of them */
+  int64_t chunk;        /* tokens whose logits are formed at a time; 0: by their size */
   const gs_step *share; /* use that step's arena, if it is large enough; it must live longer */
 } gs_step_options;
 
@@ -45,8 +46,8 @@ typedef struct gs_step_result {
  * batch without labels runs nothing. A loss that is not finite is GS_ERR_CHECK. */
 gs_status gs_step_run(gs_step *s, const gs_batch *b, double lr, int64_t update, gs_step_result *out,
                       gs_error *err);
-/* The logits of the last run, as f32: [tokens, vocab], or [vocab] for INFER. Needs keep_logits, or
- * INFER. */
+/* The logits of the last run, as f32: [tokens, vocab], or [vocab] for INFER, with the model's scale
+ * and softcap. Needs keep_logits, or INFER. */
 gs_status gs_step_logits(gs_step *s, float *out, gs_error *err);
 
 /* What the step is made of. */

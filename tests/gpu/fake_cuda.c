@@ -1,8 +1,10 @@
 /* fake_cuda.c: a CUDA driver made of host memory, built as libcuda.so.1, so that the code of
  * runtime/device/cuda runs where there is no GPU: its order of calls, its arguments, its errors.
  *
- * It runs no machine code: of kernels it knows smoke_scale alone. Captured work is kept and run at
- * a replay. It refuses what a driver refuses: calls without a context, freeing what was not
+ * It runs no machine code: of kernels it knows smoke_scale alone; with FAKE_CUDA_ANY=1 it takes any
+ * other, which then does nothing; with FAKE_CUDA_BLIND=1 nothing else is done either, only its time
+ * is counted. With FAKE_CUDA_REFUSE=N the first N codes do not load. Captured work is kept and run
+ * at a replay. It refuses what a driver refuses: calls without a context, freeing what was not
  * allocated, copies out of range, waiting inside a capture. FAKE_CUDA_CAPABILITY=75 makes another
  * GPU of it; FAKE_CUDA_FAIL=N lets the N-th call fail. */
 #include "device/cuda/driver_api.h"
@@ -12,11 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INVALID = 1, NO_CONTEXT = 201, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, IN_CAPTURE = 900 };
+enum {
+  INVALID = 1,
+  NO_CONTEXT = 201,
+  NO_BINARY = 209,
+  NOT_FOUND = 500,
+  ILLEGAL_ADDRESS = 700,
+  IN_CAPTURE = 900
+};
 enum { MAX_BLOCKS = 4096, MAX_WORK = 256 };
 
 typedef struct work {
-  enum { FILL, COPY, SCALE, CALL } kind;
+  enum { FILL, COPY, SCALE, CALL, OTHER } kind;
   gs_cu_ptr to, from, step;
   size_t bytes;
   int64_t n;
@@ -38,6 +47,7 @@ static struct {
 static int context_mark, stream_mark, calls;
 static bool has_context, faulted;
 static gs_cu_graph recording;
+static double now; /* the fake's clock: 10 ms a launch, 1 ms any other work */
 
 /* What every call begins with; a code other than 0 is returned to the caller. */
 static int enter(bool needs_context) {
@@ -69,6 +79,8 @@ static void do_scale(const work *w) {
 }
 
 static void perform(const work *w) {
+  now += w->kind == SCALE || w->kind == OTHER ? 0.010 : 0.001;
+  if (getenv("FAKE_CUDA_BLIND")) return;
   if (w->kind == FILL) memset(host(w->to), w->byte, w->bytes);
   if (w->kind == COPY) memmove(host(w->to), host(w->from), w->bytes);
   if (w->kind == SCALE) do_scale(w);
@@ -147,7 +159,9 @@ int cuDeviceGetAttribute(int *value, int attribute, gs_cu_device d) {
   *value = attribute == GS_CU_MAJOR              ? capability / 10
            : attribute == GS_CU_MINOR            ? capability % 10
            : attribute == GS_CU_SM_COUNT         ? 6
-           : attribute == GS_CU_SHARED_PER_BLOCK ? 49152
+           : attribute == GS_CU_SHARED_PER_BLOCK ? 232448
+           : attribute == GS_CU_MEMORY_CLOCK     ? 1000000
+           : attribute == GS_CU_L2_BYTES         ? 65536
                                                  : -1;
   return d == 7 && *value >= 0 ? enter(false) : INVALID;
 }
@@ -182,7 +196,7 @@ int cuStreamCreate(gs_cu_stream *s, unsigned flags) {
 }
 
 static bool ours(gs_cu_stream s) {
-  return s == (gs_cu_stream)(void *)&stream_mark;
+  return !s || s == (gs_cu_stream)(void *)&stream_mark; /* or the default stream */
 }
 
 int cuStreamDestroy_v2(gs_cu_stream s) {
@@ -192,6 +206,44 @@ int cuStreamDestroy_v2(gs_cu_stream s) {
 int cuStreamSynchronize(gs_cu_stream s) {
   if (recording) return IN_CAPTURE;
   return ours(s) ? enter(true) : INVALID;
+}
+
+struct gs_cu_event_tag {
+  double at;
+  bool is_set;
+};
+
+int cuDeviceGetPCIBusId(char *text, int cap, gs_cu_device d) {
+  snprintf(text, (size_t)cap, "0000:ff:00.0");
+  return d == 7 ? enter(false) : INVALID;
+}
+
+int cuEventCreate(gs_cu_event *e, unsigned flags) {
+  int code = flags ? INVALID : enter(true);
+  *e = code ? NULL : calloc(1, sizeof **e);
+  return code;
+}
+
+int cuEventDestroy_v2(gs_cu_event e) {
+  free(e);
+  return enter(true);
+}
+
+int cuEventRecord(gs_cu_event e, gs_cu_stream s) {
+  if (!ours(s) || recording) return INVALID;
+  e->at = now;
+  e->is_set = true;
+  return enter(true);
+}
+
+int cuEventSynchronize(gs_cu_event e) {
+  if (recording) return IN_CAPTURE;
+  return e->is_set ? enter(true) : INVALID;
+}
+
+int cuEventElapsedTime(float *ms, gs_cu_event from, gs_cu_event to) {
+  *ms = (float)((to->at - from->at) * 1e3);
+  return from->is_set && to->is_set ? enter(true) : INVALID;
 }
 
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
@@ -266,6 +318,12 @@ int cuModuleLoadData(gs_cu_module *m, const void *image) {
   int code = enter(true);
   if (code) return code;
   if (memcmp(image, "\177ELF", 4) != 0 && !strstr(image, ".target")) return INVALID;
+  const char *refuse = getenv("FAKE_CUDA_REFUSE");
+  static int refused;
+  if (refuse && refused < atoi(refuse)) {
+    refused++;
+    return NO_BINARY;
+  }
   *m = malloc(1);
   return GS_CU_OK;
 }
@@ -276,9 +334,16 @@ int cuModuleUnload(gs_cu_module m) {
 }
 
 int cuModuleGetFunction(gs_cu_function *f, gs_cu_module m, const char *name) {
+  bool known = strcmp(name, "smoke_scale") == 0;
+  if (!known && !getenv("FAKE_CUDA_ANY")) return NOT_FOUND;
   *f = (gs_cu_function)(void *)m;
-  if (strcmp(name, "smoke_scale") != 0) return NOT_FOUND;
+  *(char *)(void *)m = known;
   return enter(true);
+}
+
+int cuFuncSetAttribute(gs_cu_function f, int attribute, int value) {
+  return f && attribute == GS_CU_FUNCTION_SHARED && value >= 0 && value <= 232448 ? enter(true)
+                                                                                  : INVALID;
 }
 
 int cuLaunchKernel(gs_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -287,6 +352,10 @@ int cuLaunchKernel(gs_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsi
   work w = {.kind = SCALE};
   int code = enter(true);
   if (code) return code;
+  if (f && !*(const char *)(const void *)f) {
+    w.kind = OTHER;
+    return ours(s) && gx >= 1 && bx >= 1 ? submit(&w) : INVALID;
+  }
   if (!f || !ours(s) || gx < 1 || gy != 1 || gz != 1 || bx != 128 || by != 1 || bz != 1 || shared ||
       extra)
     return INVALID;

@@ -381,6 +381,33 @@ static bool capture(void) {
   return true;
 }
 
+/* Marks time what lies between them, and only that; they are refused inside a capture. */
+static bool marks(void) {
+  const size_t bytes = (size_t)1 << 26;
+  double nothing = -1, work = -1;
+  gs_ptr p;
+  gs_exec *e;
+  gs_about about;
+  FINE(gs_device_about(dev, &about, &err));
+  NEED(about.major >= 8 && about.sm_count > 0 && about.driver[0], "%s", about.driver);
+  FINE(gs_device_alloc(dev, bytes, &p, &err));
+  NEED(gs_device_elapsed(dev, 0, 1, &nothing, &err) == GS_ERR_USE, "marks that were not set");
+  FINE(gs_device_mark(dev, 0, &err));
+  FINE(gs_device_mark(dev, 1, &err));
+  for (int i = 0; i < 20; i++) FINE(gs_device_fill(dev, p, (unsigned char)i, bytes, &err));
+  FINE(gs_device_mark(dev, GS_DEVICE_MARKS - 1, &err));
+  FINE(gs_device_elapsed(dev, 0, 1, &nothing, &err));
+  FINE(gs_device_elapsed(dev, 1, GS_DEVICE_MARKS - 1, &work, &err));
+  NEED(nothing >= 0 && work > nothing, "%g s for nothing, %g s for 20 fills", nothing, work);
+  NEED(gs_device_mark(dev, GS_DEVICE_MARKS, &err) == GS_ERR_USE, "a mark too many");
+  FINE(gs_device_capture_begin(dev, &err));
+  NEED(gs_device_mark(dev, 0, &err) == GS_ERR_USE, "inside a capture");
+  FINE(gs_device_capture_end(dev, &e, &err));
+  gs_exec_free(e);
+  gs_device_free(dev, p);
+  return true;
+}
+
 /* Last of all: it leaves the context unusable. */
 static bool fault(void) {
   gs_func *f;
@@ -394,26 +421,34 @@ static bool fault(void) {
   return true;
 }
 
+static void others(void) {
+  test("kernel: a wrong text is reported", wrong_text);
+  test("memory: running out is reported and survived", out_of_memory);
+  test("marks: what lies between is timed", marks);
+  test("gemm: all types, transposes, odd sizes against float64; bits repeat", gemm_all);
+  test("gemm: f32 is not tf32; wrong requests refused", gemm_keeps_f32);
+  test("capture: recorded, not run; replayed", capture);
+}
+
+/* --kernel: that test alone; --fault: all, and a fault at the end. */
 int main(int argc, char **argv) {
   char why[1024];
   const char *fixed = getenv("GS_SEED");
   seed = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL);
   if (seed == 0) seed = 1;
-  if (!gs_cuda_available(why, sizeof why) || gs_device_open("cuda", NULL, &dev, &err) != GS_OK) {
+  if (!gs_cuda_available(false, why, sizeof why) ||
+      gs_device_open("cuda", NULL, &dev, &err) != GS_OK) {
     printf("no GPU to test on: %s\n", *why ? why : err.message);
     return 77; /* what test runners take as skipped; run.sh as failed */
   }
   const gs_caps *caps = gs_device_caps(dev);
-  printf("%s: %s, %d multiprocessors, %d bytes of static shared memory; GS_SEED=%llu\n",
+  printf("%s: %s, %d multiprocessors, %d bytes of shared memory a block; GS_SEED=%llu\n",
          gs_device_name(dev), caps->arch, caps->sm_count, caps->shared_per_block,
          (unsigned long long)seed);
-  test("memory: poison, upload, copy, fill, download", memory);
+  bool one = argc > 1 && strcmp(argv[1], "--kernel") == 0;
+  if (!one) test("memory: poison, upload, copy, fill, download", memory);
   test("kernel: compile, launch, arguments refused", kernel);
-  test("kernel: a wrong text is reported", wrong_text);
-  test("memory: running out is reported and survived", out_of_memory);
-  test("gemm: all types, transposes, odd sizes against float64; bits repeat", gemm_all);
-  test("gemm: f32 is not tf32; wrong requests refused", gemm_keeps_f32);
-  test("capture: recorded, not run; replayed", capture);
+  if (!one) others();
   if (argc > 1 && strcmp(argv[1], "--fault") == 0) test("fault: the kernel is named", fault);
   gs_device_close(dev);
   printf("%d passed, %d failed\n", passed, failed);

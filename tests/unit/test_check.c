@@ -2,6 +2,7 @@
 /* The check can fail: layers with wrong mathematics (tests/layers/bad_math), and right layers whose
  * kernels are broken on purpose, each caught by name; and the same with nothing broken passes. */
 #include "base/text.h"
+#include "check/case.h"
 #include "check/check.h"
 
 #include <criterion/criterion.h>
@@ -133,7 +134,7 @@ Test(check, unwritten_output) {
   "\n  f32 sum1 = 0.0f;\n  for (int w = 0; w < WARPS; w++) sum1 += scratch[w];\n  " second
 
 static void by_hand(breaker *b, const char *barriers) {
-  b->from = "sum1 = GS_BLOCK_SUM(sum1_acc[0], scratch);";
+  b->from = "sum1 = GS_BLOCK_SUM_AT(sum1_acc[0], scratch, to * 32);";
   b->to = barriers;
 }
 
@@ -153,4 +154,32 @@ Test(check, missing_second_barrier) {
   breaker b = {0};
   by_hand(&b, SUM_BY_HAND("GS_SYNC();", ""));
   fails("rmsnorm", "T=170,H=2048", &b, "race");
+}
+
+/* Central differences across a kink mean nothing, wherever it lies between their points. */
+Test(check, a_kink_near_a_point_is_no_mistake) {
+  static const double steps[] = {0, 0.01, 0.05, 0.14, 0.3, 0.5, 0.67, 0.9, 1, 1.4, 1.9};
+  char path[512];
+  gs_error e;
+  gs_author *a;
+  gs_layer *l;
+  snprintf(path, sizeof path, "%s/layers/derive/near_kink.lua", GS_TEST_DIR);
+  cr_assert_eq(gs_author_new(&a, &e), GS_OK, "%s", e.message);
+  cr_assert_eq(gs_layer_open(a, path, &l, &e), GS_OK, "%s", e.message);
+  for (size_t k = 0; k < 2 * sizeof steps / sizeof *steps; k++) {
+    gs_check_options o = {.dims = "T=3"};
+    gs_check_report r = {0};
+    gs_rng rng = {k};
+    gs_case c;
+    cr_assert_eq(gs_case_new(l, GS_F32, 1, GS_MOOD_ORDINARY, &o, &rng, &c, &e), GS_OK);
+    double off = steps[k / 2] * 1e-4 * (k % 2 ? -1 : 1); /* of the step of the differences */
+    c.tensor[0][0] = 0.5;
+    c.tensor[1][0] = 0.5 + off;
+    c.tensor[2][0] =
+        1; /* of dy: beside a large gradient, a small one is not skipped as uncertain */
+    c.tensor[2][1] = 40;
+    cr_expect_eq(gs_check_math(&c, &rng, &r, &e), GS_OK, "%g: %s", off, e.message);
+    gs_case_free(&c);
+  }
+  gs_author_free(a);
 }

@@ -314,6 +314,50 @@ Test(cli, derive) {
   expect(2, "derive", NULL, "the name of one layer", NULL);
 }
 
+/* Without libclang it looks at nothing and says so, unless that is required. */
+Test(cli, lint) {
+  const char *right = GS_TEST_DIR "/layers/lint/right.lua";
+  const char *wrong = GS_TEST_DIR "/layers/lint/int_offset.lua";
+  char *argv[] = {(char *)"gradsmith", (char *)"lint", (char *)"--require", (char *)right, NULL};
+  bool there = finish(start(argv)) == 0;
+  if (!there) cr_assert(strstr(said, "libclang was not found"), "%s", said);
+  prints("lint", right, NULL, there ? "12 kernels looked at" : "lint did not look at any kernel",
+         there ? " 0 findings" : "apt install clang", NULL);
+  char *bad[] = {(char *)"gradsmith", (char *)"lint", (char *)wrong, NULL};
+  cr_assert_eq(finish(start(bad)), there ? 1 : 0, "%s", said);
+  if (there) expect(1, "lint", "nosuch", NULL, "nosuch", NULL);
+}
+
+Test(cli, cache) {
+  char *clear[] = {(char *)"gradsmith", (char *)"cache", (char *)"--clear", NULL};
+  char path[600];
+  snprintf(path, sizeof path, "%s/kernels", dir);
+  setenv("GRADSMITH_CACHE", path, 1);
+  prints("cache", NULL, path, "entries  0", NULL);
+  must(gs_mkdirs(path, &err), &err);
+  snprintf(path, sizeof path, "%s/kernels/0123.gsk", dir);
+  put(path, "12345");
+  snprintf(path, sizeof path, "%s/kernels/of-the-user", dir);
+  put(path, "not ours");
+  prints("cache", NULL, "entries  1", "bytes    5", NULL);
+  cr_assert_eq(finish(start(clear)), 0);
+  prints("cache", NULL, "entries  0", NULL);
+  cr_assert(gs_path_exists(path));
+  setenv("GRADSMITH_CACHE", "off", 1);
+  prints("cache", NULL, "off ", NULL);
+}
+
+Test(cli, packs_that_cannot_be) {
+  char pack[600];
+  snprintf(pack, sizeof pack, "%s/some.pack", dir);
+  expect(2, "pack", NULL, "--model DIR, --layers", NULL);
+  expect(2, "pack", "--layers", "rmsnorm", NULL, "--out FILE is needed", NULL);
+  expect(1, "pack", "--inspect", pack, NULL, pack, "cannot open", NULL);
+  put(pack, "gradsmith pack 1\n and then nothing");
+  expect(1, "pack", "--inspect", pack, NULL, pack, "cut or altered", NULL);
+  expect(2, TRAIN, "--pack", pack, NULL, "the emulator takes none", pack, NULL);
+}
+
 /* Bytes by hand: add reads two tensors of 10 rows of 64 and writes one. */
 Test(cli, explain) {
   prints("explain", "add", "--dims", "H=64", "--rows", "10", "--dtype", "f32", "--arch", "emu",
@@ -364,6 +408,18 @@ static void wait_for_step(const char *log) {
   struct stat s;
   struct timespec t = {0, 1000000};
   for (int i = 0; i < 30000 && (stat(log, &s) != 0 || s.st_size == 0); i++) nanosleep(&t, NULL);
+}
+
+/* A prompt that fills its row: every label of such a row is ignored. */
+Test(cli, rows_without_labels_are_said_once) {
+  tiny t = small();
+  write_model(&t);
+  put(data, "{\"prompt\": \"a long prompt, of more tokens than a row has room for\", "
+            "\"completion\": \"x\"}\n{\"prompt\": \"a\", \"completion\": \" b\"}\n");
+  char *args[] = {(char *)"gradsmith", TRAIN, (char *)"--seq", (char *)"8", (char *)"--steps",
+                  (char *)"5",         NULL};
+  cr_assert(finish(start(args)) == 0, "%s", said);
+  cr_assert(count(said, "no token of the row has a label") == 1, "%s", said);
 }
 
 Test(cli, interrupted_run_goes_on) {

@@ -41,6 +41,9 @@ static void passes(const char *name) {
 Test(cuda_body, own_rmsnorm, .timeout = 120) {
   passes("good/own_rmsnorm.lua");
 }
+Test(cuda_body, own_blocks, .timeout = 120) {
+  passes("good/own_blocks.lua");
+}
 Test(cuda_body, own_scale, .timeout = 120) {
   passes("cuda/right.lua");
 }

@@ -145,10 +145,10 @@ Test(text, row_kernel_reads) {
   says(k, "// rmsnorm.forward, template row (block)");
   says(k, "// y = ");
   says(k, "GS_IN(bf16, x), GS_STRIDE(x_ld)");
-  says(k, "gs_load<8>(x_v[c], x, x_at + i);");
+  says(k, "gs_fetch(x_v[c], x, x_at + i);");
   says(k, "const i64 x_at = i_T * x_ld;");
   says(k, "const f32 rstd_v = gs_rsqrt(");
-  says(k, "GS_BLOCK_SUM(");
+  says(k, "GS_BLOCK_SUM_AT(");
   says(k, k->entry);
   never_says(k, "@{");
   never_says(k, "double");
@@ -286,7 +286,7 @@ Test(text, arguments_match_parameters) {
   made m = make("rmsnorm", GS_PASS_BACKWARD, "sm_90a", 576, 0, 0);
   for (int k = 0; k < m.l->nkernels; k++) {
     const gs_kernel *x = &m.l->kernels[k];
-    const char *p = strstr(x->text, "GS_KERNEL("), *end = strstr(p, ") {");
+    const char *p = strstr(x->text, "GS_KERNEL"), *end = strstr(p, ") {");
     int n = 0;
     for (p += 10; p < end; p++)
       if (strncmp(p, "GS_IN", 5) == 0 || strncmp(p, "GS_OUT", 6) == 0 ||
@@ -324,7 +324,9 @@ Test(text, loss_and_gradient_in_one_kernel) {
   made m = make("cross_entropy", GS_PASS_TERMINAL, "sm_90a", 151936, 0, 0);
   cr_assert_eq(m.l->nkernels, 1);
   says(&m.l->kernels[0], "GS_INOUT(bf16, logits)");
-  says(&m.l->kernels[0], "mode=streamed");
+  says(&m.l->kernels[0], "cluster=8 mode=resident"); /* read once */
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_fetch("), 1);
+  never_says(&m.l->kernels[0], "gs_load<");
   cr_expect_eq(m.l->bindings[binding(m.l, "dlogits")].inplace, binding(m.l, "logits"));
   drop(&m);
 }
@@ -374,12 +376,12 @@ Test(text, folds_meet_in_shared_memory_once_for_all_components) {
   made m = make(GS_TEST_DIR "/layers/emit/folds.lua", GS_PASS_FORWARD, "sm_90a", 4096, 0, 0);
   cr_assert_eq(m.l->nkernels, 1);
   cr_expect_eq(count(m.l->kernels[0].text, "GS_SYNC();"), 6); /* three folds */
-  cr_expect_eq(count(m.l->kernels[0].text, "gs_load<4>(x_v"), 1);
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_fetch(x_v"), 1);
   never_says(&m.l->kernels[0], "scratch");
   drop(&m);
   m = make(GS_TEST_DIR "/layers/emit/topk.lua", GS_PASS_FORWARD, "sm_90a", 256, 0, 0);
   says(&m.l->kernels[0], "lanes=32 rows=4"); /* eight rounds over registers */
-  cr_expect_eq(count(m.l->kernels[0].text, "gs_load<8>(x_v"), 1);
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_fetch(x_v"), 1);
   drop(&m);
 }
 
@@ -441,12 +443,38 @@ Test(text, blocks_are_read_and_written_as_vectors) {
   m = make_own("block_values", GS_PASS_FORWARD, 0, 0);
   cr_assert_eq(m.l->nkernels, 1);
   k = &m.l->kernels[0];
-  says(k, "gs_loadi_upto<8>(q_v, q, i_B * 32 + i, P_left - i);");
-  says(k, "gs_lookup(table0, q_v[l] >> 4)");
-  says(k, "gs_lookup(table0, q_v[l] & 15)");
-  says(k, "gs_store_upto<16>(y, i_B * 64 + i * 2, y_out, ");
+  says(k, "gs_loadi_upto<4>(q_v, q, i_B * 32 + i, P_left - i);");
+  says(k, "gs_get(table0_at, q_v[l] >> 4)"); /* from a copy in shared memory */
+  says(k, "gs_get(table0_at, q_v[l] & 15)");
+  says(k, "gs_store_upto<8>(y, i_B * 64 + i * 2, y_out, "); /* 16 bytes, not more */
+  says(k, "N - (i_last * 64) >= 64");                       /* blocks of whole rows: */
+  says(k, "gs_loadi<4>(q_v, q, i_B * 32 + i);");
+  says(k, "gs_store<8>(y, i_B * 64 + i * 2, y_out);");
+  cr_expect_eq(k->grid.div, 64); /* two vectors a thread */
   never_says(k, "i64 e");
   never_says(k, "gs_quotient");
+  drop(&m);
+}
+
+/* Results of the same rows with other inner dims: one kernel, the angles read by the same block. */
+Test(text, sides_of_a_row_share_a_kernel) {
+  made m = make("rope_pair", GS_PASS_FORWARD, "sm_90a", 32, 8, 128);
+  cr_assert_eq(m.l->nkernels, 1);
+  const gs_kernel *k = &m.l->kernels[0];
+  says(k, "threads=320 vec=8");
+  says(k, "if (i_all < 256) {");
+  says(k, "const int i = (i_all - 256) * 8;");
+  cr_expect_eq(k->grid.coef, 1);
+  drop(&m);
+}
+
+/* A norm whose row is then turned half by half is summed by halves: it is read once. */
+Test(text, reductions_follow_the_halves_of_what_is_stored) {
+  made m = make("head_rmsnorm_rope", GS_PASS_FORWARD, "sm_90a", 32, 128, 0);
+  cr_assert_eq(m.l->nkernels, 1);
+  says(&m.l->kernels[0], "lanes=8 ");
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_fetch(x_v"), 2);
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_load<8>(x_v"), 0);
   drop(&m);
 }
 

@@ -22,6 +22,9 @@ static const spec specs[] = {
     {"residual_rmsnorm", {0, 4096}},
     {"swiglu", {0, 14336}},
     {"rope", {0, 32, 128}},
+    {"rope_pair", {0, 32, 8, 128}},
+    {"nf4_dequantize", {0}},
+    {"adamw_storage_random", {0}},
     {"add", {0, 4096}},
     {"lora", {0, 4096}},
     {"cross_entropy", {0, 128256}},
@@ -47,6 +50,7 @@ static const spec specs[] = {
     {"emit/kept_dims", {0, 32, 128}},
     {"emit/topk", {0, 256}},
     {"good/own_rmsnorm", {0, 4096}},
+    {"good/own_blocks", {0, 0, 64}},
 };
 enum { NSPECS = sizeof specs / sizeof *specs, MAX_KERNELS = 256 };
 

@@ -101,13 +101,31 @@ Test(run, many_short_rows_and_their_columns, .timeout = 300) {
   RUN({"rmsnorm", GS_BF16, {300, 24}}, {"rmsnorm", GS_F32, {67, 7}}, {"rmsnorm", GS_F32, {64, 8}});
 }
 
+/* More rows than blocks and places in the ring of what is copied ahead. */
+Test(run, rows_copied_ahead, .timeout = 300) {
+  RUN({"layernorm", GS_BF16, {900, 2088}});
+}
+
 Test(run, streamed_logits, .timeout = 300) {
   RUN({"cross_entropy", GS_BF16, {3, 20008}}, {"cross_entropy", GS_F32, {2, 9001}});
 }
 
+Test(run, rows_of_a_cluster, .timeout = 300) {
+  RUN({"cross_entropy", GS_BF16, {3, 34008}}, {"cross_entropy", GS_BF16, {5, 33001}},
+      {"cross_entropy", GS_F32, {3, 20003}}, {"cross_entropy", GS_F16, {2, 70002}});
+}
+
 Test(run, maps, .timeout = 300) {
   RUN({"swiglu", GS_BF16, {2, 5000}}, {"swiglu", GS_F32, {3, 333}}, {"rope", GS_BF16, {3, 5, 64}},
-      {"rope", GS_F32, {2, 3, 6}}, {"lora", GS_F16, {3, 96}});
+      {"rope", GS_F32, {2, 3, 6}}, {"rope_pair", GS_BF16, {3, 5, 2, 64}},
+      {"rope_pair", GS_F32, {2, 32, 8, 128}}, {"rope_pair", GS_BF16, {2, 3, 2, 18}},
+      {"lora", GS_F16, {3, 96}});
+}
+
+Test(run, tails_of_blocks_and_halves_of_rows, .timeout = 300) {
+  RUN({"nf4_dequantize", GS_BF16, {3 * 4096 + 67}}, {"nf4_dequantize", GS_F32, {8189}},
+      {"int8_dequantize", GS_F32, {1000}}, {"head_rmsnorm_rope", GS_BF16, {3, 5, 64}},
+      {"qk_norm_rope", GS_F32, {2, 3, 2, 20}});
 }
 
 Test(run, flat_sums, .timeout = 300) {
@@ -162,12 +180,36 @@ Test(run, sums_that_keep_different_dims, .timeout = 300) {
       {own(2, "heads"), GS_BF16, {300, 3, 24}}, {own(3, "heads"), GS_F32, {3, 2, 1100}});
 }
 
+/* What stays in registers along one set of dims is read along another. */
+Test(run, registers_of_another_space, .timeout = 300) {
+  RUN({own(0, "held_registers"), GS_F32, {5, 3, 4}},
+      {own(1, "held_registers"), GS_F16, {9, 2, 24}});
+}
+
+Test(run, a_reduction_read_along_its_own_dim, .timeout = 300) {
+  RUN({own(0, "captured"), GS_F32, {5, 3, 8}}, {own(1, "captured"), GS_BF16, {1, 5, 33}});
+}
+
+Test(run, a_sum_over_rows_read_at_another_index, .timeout = 300) {
+  RUN({own(0, "sum_elsewhere"), GS_F32, {9, 3, 8}}, {own(1, "sum_elsewhere"), GS_BF16, {70, 2, 7}});
+}
+
+Test(run, grouped_sums_between_other_dims, .timeout = 300) {
+  RUN({own(0, "grouped_middle"), GS_F32, {17, 4, 7}},
+      {own(1, "grouped_middle"), GS_F32, {3, 5, 2}});
+}
+
+Test(run, indices_that_differ_from_lane_to_lane, .timeout = 300) {
+  RUN({own(0, "lane_index"), GS_F32, {5, 2, 4}}, {own(1, "lane_index"), GS_BF16, {3, 5, 24}});
+}
+
 /* Blocks of a dim whose size a launch says: whole ones, a rest, less than one, one over. */
 Test(run, blocks_of_an_outer_dim, .timeout = 300) {
   RUN({own(0, "block_codes"), GS_BF16, {1003}}, {own(0, "block_codes"), GS_F32, {64}},
       {own(0, "block_codes"), GS_F16, {1}}, {own(0, "block_codes"), GS_F32, {4097}},
       {own(1, "block_values"), GS_BF16, {1003}}, {own(1, "block_values"), GS_F32, {128}},
       {own(1, "block_values"), GS_BF16, {1}}, {own(1, "block_values"), GS_F16, {4097}});
+  RUN({own(2, "merged_rows"), GS_F32, {300, 0, 4}}, {own(3, "merged_rows"), GS_BF16, {33, 0, 3}});
 }
 
 Test(run, tiles_of_a_matrix, .timeout = 300) {

@@ -17,7 +17,7 @@ static long compare(graph_case *c, gs_id root, bool f32) {
     ref_point(&r, y.dims, i);
     double v = ref_value(&r, root), gap = fabs(v - y.v[i]);
     if (r.calls > r.limit) break;
-    double bound = f32 ? y.err[i] : 1e-7 * y.err[i] + 1e-12 * (1 + fabs(v));
+    double bound = f32 ? y.err[i] * (1 + 0x1p-40) : 1e-7 * y.err[i] + 1e-12 * (1 + fabs(v));
     bool unsure = !f32 && !(y.err[i] < 0.02 * (1 + fabs(v))); /* a comparison hangs by a bit */
     if (!(gap <= bound) && !isinf(y.err[i]) && !unsure) {
       case_print(c, root);

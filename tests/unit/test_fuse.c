@@ -57,6 +57,11 @@ Test(fuse, a_quantiser_after_an_activation) {
 Test(fuse, parts_keep_their_names_of_dims) {
   check("other_names");
 }
+/* Functions that ask for a dim's size by name are answered by the part's names. */
+Test(fuse, topk_and_pack_of_renamed_dims) {
+  check("best_two");
+  check("codes_of");
+}
 Test(fuse, compositions_compose) {
   check("nested");
 }

@@ -262,7 +262,7 @@ Test(jit, damaged_cubins_are_survived) {
     bytes[i] ^= 0xff;
   }
   for (size_t len = 0; len < c.len; len += 7) {
-    gs_jit_code cut = {.data = malloc(len ? len : 1), .len = len};
+    gs_jit_code cut = {malloc(len ? len : 1), len, NULL, NULL};
     memcpy(cut.data, bytes, len);
     gs_jit_resources(&cut, "plain", &use, NULL);
     gs_jit_code_free(&cut);

@@ -63,7 +63,8 @@ static gs_step *make_step(const rig *g, gs_step_mode mode, int64_t tokens, bool 
                        .tokens = tokens,
                        .optimizer = gs_adamw_default(),
                        .no_reuse = no_reuse,
-                       .keep_logits = true};
+                       .keep_logits = mode == GS_STEP_EVAL,
+                       .chunk = 4};
   must(gs_step_new(g->m, g->p, &o, &s, &err), &err);
   return s;
 }

@@ -12,12 +12,17 @@ static const struct {
     {"train", gs_cmd_train, "fine-tune a model with LoRA on a JSONL file"},
     {"generate", gs_cmd_generate, "answer a prompt greedily"},
     {"check", gs_cmd_check, "hold a layer's gradient and kernels against float64"},
+    {"lint", gs_cmd_lint, "hold the text of a layer's kernels against their records and rules"},
     {"new", gs_cmd_new, "write a layer to start from"},
     {"derive", gs_cmd_derive, "write a layer's backward from its forward"},
     {"gen", gs_cmd_gen, "write the CUDA that a layer becomes"},
     {"explain", gs_cmd_explain, "say what a layer's kernels do, why, and what they cost"},
     {"compile", gs_cmd_compile, "compile a model's kernels for GPUs that need not be here"},
+    {"pack", gs_cmd_pack, "put compiled kernels into one file, for machines without a compiler"},
+    {"cache", gs_cmd_cache, "show or clear the kernels that were compiled before"},
     {"import", gs_cmd_import, "make a Hugging Face folder from a GGUF file"},
+    {"tune", gs_cmd_tune, "find the fastest legal kernels on the GPU at hand"},
+    {"bench", gs_cmd_bench, "time kernels on the GPU at hand, also beside other libraries"},
     {"doctor", gs_cmd_doctor, "say what of GPU, driver and libraries was found"},
 };
 enum { NCOMMANDS = sizeof commands / sizeof *commands };

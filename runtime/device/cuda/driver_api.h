@@ -16,6 +16,7 @@ typedef struct gs_cu_function_tag *gs_cu_function;
 typedef struct gs_cu_graph_tag *gs_cu_graph;
 typedef struct gs_cu_node_tag *gs_cu_node;
 typedef struct gs_cu_exec_tag *gs_cu_exec;
+typedef struct gs_cu_event_tag *gs_cu_event;
 
 enum {
   GS_CU_OK = 0,
@@ -25,13 +26,16 @@ enum {
   GS_CU_FAULT_LAST = 719,
 };
 
-enum { /* device attributes */
-       GS_CU_SHARED_PER_BLOCK = 8,
+enum {                              /* device attributes */
+       GS_CU_SHARED_PER_BLOCK = 97, /* with what a launch asks for */
        GS_CU_SM_COUNT = 16,
+       GS_CU_MEMORY_CLOCK = 36, /* kHz */
+       GS_CU_L2_BYTES = 38,
        GS_CU_MAJOR = 75,
        GS_CU_MINOR = 76,
 };
 
+enum { GS_CU_FUNCTION_SHARED = 8 }; /* a function's attribute: bytes given at its launch */
 enum { GS_CU_STREAM_NON_BLOCKING = 1, GS_CU_CAPTURE_RELAXED = 2 };
 
 /* field, symbol, parameters; the result is an error code */
@@ -45,6 +49,7 @@ enum { GS_CU_STREAM_NON_BLOCKING = 1, GS_CU_CAPTURE_RELAXED = 2 };
   F(device_name, "cuDeviceGetName", (char *name, int cap, gs_cu_device d))                         \
   F(device_memory, "cuDeviceTotalMem_v2", (size_t * bytes, gs_cu_device d))                        \
   F(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, gs_cu_device d))         \
+  F(device_pci, "cuDeviceGetPCIBusId", (char *text, int cap, gs_cu_device d))                      \
   F(context_retain, "cuDevicePrimaryCtxRetain", (gs_cu_context * c, gs_cu_device d))               \
   F(context_release, "cuDevicePrimaryCtxRelease_v2", (gs_cu_device d))                             \
   F(context_set, "cuCtxSetCurrent", (gs_cu_context c))                                             \
@@ -53,6 +58,11 @@ enum { GS_CU_STREAM_NON_BLOCKING = 1, GS_CU_CAPTURE_RELAXED = 2 };
   F(stream_create, "cuStreamCreate", (gs_cu_stream * s, unsigned flags))                           \
   F(stream_destroy, "cuStreamDestroy_v2", (gs_cu_stream s))                                        \
   F(stream_sync, "cuStreamSynchronize", (gs_cu_stream s))                                          \
+  F(event_create, "cuEventCreate", (gs_cu_event * e, unsigned flags))                              \
+  F(event_destroy, "cuEventDestroy_v2", (gs_cu_event e))                                           \
+  F(event_record, "cuEventRecord", (gs_cu_event e, gs_cu_stream s))                                \
+  F(event_sync, "cuEventSynchronize", (gs_cu_event e))                                             \
+  F(event_elapsed, "cuEventElapsedTime", (float *ms, gs_cu_event from, gs_cu_event to))            \
   F(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total))                         \
   F(alloc, "cuMemAlloc_v2", (gs_cu_ptr * p, size_t bytes))                                         \
   F(free, "cuMemFree_v2", (gs_cu_ptr p))                                                           \
@@ -66,6 +76,7 @@ enum { GS_CU_STREAM_NON_BLOCKING = 1, GS_CU_CAPTURE_RELAXED = 2 };
   F(module_unload, "cuModuleUnload", (gs_cu_module m))                                             \
   F(module_function, "cuModuleGetFunction",                                                        \
     (gs_cu_function * f, gs_cu_module m, const char *name))                                        \
+  F(function_set, "cuFuncSetAttribute", (gs_cu_function f, int attribute, int value))              \
   F(launch, "cuLaunchKernel",                                                                      \
     (gs_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,            \
      unsigned bz, unsigned shared, gs_cu_stream s, void **params, void **extra))                   \

@@ -1,6 +1,8 @@
 /* kernels.c: kernels compiled, loaded, launched. */
 #include "device/cuda/machine.h"
 
+#include "pack/write.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,7 @@ static gs_func *make_func(const gs_kernel *k) {
   f->entry = strdup(k->entry);
   f->kinds = calloc((size_t)k->nargs + 1, 1);
   f->threads = k->threads;
+  f->shared_bytes = k->shared_bytes;
   f->nargs = k->nargs;
   for (int i = 0; f->kinds && i < k->nargs; i++) f->kinds[i] = value_kind(k->args[i].kind);
   return f;
@@ -59,6 +62,8 @@ static gs_status keep_func(gs_cuda *m, gs_func *f) {
 static int load_module(gs_cuda *m, gs_func *f, const gs_jit_code *c) {
   int code = m->driver.api.module_load(&f->module, c->data);
   if (code == GS_CU_OK) code = m->driver.api.module_function(&f->function, f->module, f->entry);
+  if (code == GS_CU_OK && f->shared_bytes > 0)
+    code = m->driver.api.function_set(f->function, GS_CU_FUNCTION_SHARED, f->shared_bytes);
   if (code != GS_CU_OK && f->module) m->driver.api.module_unload(f->module);
   if (code != GS_CU_OK) f->module = NULL;
   return code;
@@ -66,19 +71,18 @@ static int load_module(gs_cuda *m, gs_func *f, const gs_jit_code *c) {
 
 static gs_status fail_load(gs_cuda *m, const gs_func *f, int code, const char *file,
                            gs_error *err) {
-  return gs_cuda_fail(m, code, err, "loading kernel %s (%s, by %s; driver for CUDA %d.%d)%s%s",
-                      f->entry, m->target, gs_jit_build(m->jit), m->driver.version / 1000,
-                      m->driver.version % 1000 / 10,
-                      file ? "\nIt was compiled again after the kept one was refused: " : "",
-                      file ? file : "");
+  return gs_cuda_fail(
+      m, code, err, "loading kernel %s (%s, by %s; driver for CUDA %d.%d)%s%s", f->entry, m->target,
+      gs_cuda_compiler(m), m->driver.version / 1000, m->driver.version % 1000 / 10,
+      file ? "\nIt was compiled again after the kept one was refused: " : "", file ? file : "");
 }
 
-/* Code of the cache that the driver refuses is compiled again, once. */
+/* Code of the cache that the driver refuses is compiled again, once. s: NULL for code of a pack. */
 static gs_status load_code(gs_cuda *m, gs_func *f, const gs_jit_source *s, const gs_jit_code *c,
                            gs_error *err) {
   int code = load_module(m, f, c);
   if (code == GS_CU_OK) return GS_OK;
-  if (!c->file) return fail_load(m, f, code, NULL, err);
+  if (!s || !c->file) return fail_load(m, f, code, NULL, err);
   gs_jit_source again = *s;
   gs_jit_code fresh;
   again.again = true;
@@ -137,11 +141,54 @@ static gs_status compile_new(gs_cuda *m, const gs_kernel **fresh, int n, gs_erro
                                  .entry = fresh[i]->entry,
                                  .arch = m->target};
   st = gs_jit_compile_many(m->jit, sources, n, m->compile_jobs, code, err);
-  for (int i = 0; i < n && st == GS_OK; i++) st = load_func(m, fresh[i], &sources[i], &code[i], err);
+  for (int i = 0; i < n && st == GS_OK; i++)
+    st = load_func(m, fresh[i], &sources[i], &code[i], err);
 done:
   for (int i = 0; code && i < n; i++) gs_jit_code_free(&code[i]);
   free(code);
   free(sources);
+  return st;
+}
+
+/* Where "// key: " of the kernel's text begins a comment of several lines, in one. */
+static void key_of(const gs_kernel *k, char *out, size_t cap) {
+  const char *p = strstr(k->text, "// key: ");
+  size_t n = 0;
+  for (p = p ? p + 8 : ""; *p && n + 1 < cap; p++) {
+    if (*p == '\n' && strncmp(p + 1, "//     ", 7) == 0) p += 7;
+    if (*p == '\n') break;
+    out[n++] = *p == '\n' ? ' ' : *p;
+  }
+  out[n] = 0;
+  char *arch = strrchr(out, ','); /* ", sm_90a" */
+  if (arch) *arch = 0;
+}
+
+static gs_status fail_packed(const gs_cuda *m, const gs_kernel *k, gs_error *err) {
+  char key[512];
+  key_of(k, key, sizeof key);
+  const char *path = gs_pack_file_about(m->pack)->path;
+  if (gs_pack_file_record(m->pack, key, m->caps.arch))
+    return gs_fail(err, GS_ERR_DEVICE,
+                   "the pack %s has another text of \"%s\" for %s: it was made by %s, from other "
+                   "layers or templates. Make it again",
+                   path, key, m->target, gs_pack_file_about(m->pack)->producer);
+  const char *near = gs_pack_file_nearest(m->pack, key, m->caps.arch);
+  return gs_fail(err, GS_ERR_DEVICE,
+                 "the pack %s has no kernel of \"%s\" for %s; the nearest is %s", path, key,
+                 m->target, near ? near : "none");
+}
+
+static gs_status load_packed(gs_cuda *m, const gs_kernel **fresh, int n, gs_error *err) {
+  gs_status st = GS_OK;
+  for (int i = 0; i < n && st == GS_OK; i++) {
+    char hash[65];
+    gs_pack_text_hash(fresh[i], hash);
+    const gs_pack_code *c = gs_pack_file_code(m->pack, fresh[i]->entry, hash, m->target);
+    if (!c) return fail_packed(m, fresh[i], err);
+    gs_jit_code code = {.data = (void *)c->data, .len = c->len}; /* only read */
+    st = load_func(m, fresh[i], NULL, &code, err);
+  }
   return st;
 }
 
@@ -155,7 +202,7 @@ gs_status gs_cuda_compile(gs_device *d, const gs_kernel *const *k, int n, gs_fun
   const gs_kernel **fresh = calloc((size_t)n, sizeof *fresh);
   if (!fresh) return gs_fail(err, GS_ERR_MEMORY, "no memory to compile %d kernels", n);
   int count = list_new(m, k, n, fresh);
-  if (count) st = compile_new(m, fresh, count, err);
+  if (count) st = m->pack ? load_packed(m, fresh, count, err) : compile_new(m, fresh, count, err);
   free(fresh);
   for (int i = 0; i < n; i++) out[i] = st == GS_OK ? find_func(m, k[i]->entry) : NULL;
   return st;
@@ -191,8 +238,8 @@ gs_status gs_cuda_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value 
   gs_status st = gs_cuda_enter(m, err);
   if (st != GS_OK) return st;
   m->last = f->entry;
-  int code = m->driver.api.launch(f->function, (unsigned)grid, 1, 1, (unsigned)f->threads, 1, 1, 0,
-                                  m->stream, params, NULL);
+  int code = m->driver.api.launch(f->function, (unsigned)grid, 1, 1, (unsigned)f->threads, 1, 1,
+                                  (unsigned)f->shared_bytes, m->stream, params, NULL);
   if (code == GS_CU_OK) return GS_OK;
   return gs_cuda_fail(m, code, err, "launching kernel %s (%lld blocks of %d threads)", f->entry,
                       (long long)grid, f->threads);

@@ -42,16 +42,30 @@ static void close_machine(gs_device *d) {
     if (m->stream) a->stream_sync(m->stream);
     gs_lt_close(m->lt);
     gs_cuda_drop_funcs(m);
+    gs_cuda_drop_marks(m);
     if (m->workspace) a->free(m->workspace);
     if (m->stream) a->stream_destroy(m->stream);
     a->context_set(NULL);
     a->context_release(m->device);
   }
+  gs_nvml_close(m->nvml);
   gs_jit_close(m->jit);
+  gs_pack_file_close(m->pack);
   free(m);
 }
 
+static const char *packed(const gs_device *d, const char *key) {
+  const gs_cuda *m = (const gs_cuda *)d;
+  const gs_pack_record *r = m->pack ? gs_pack_file_record(m->pack, key, m->caps.arch) : NULL;
+  return r ? r->tuned : NULL;
+}
+
+const char *gs_cuda_compiler(const gs_cuda *m) {
+  return m->pack ? gs_pack_file_about(m->pack)->compiler : gs_jit_build(m->jit);
+}
+
 static const gs_device_ops ops = {
+    .packed = packed,
     .close = close_machine,
     .alloc = gs_cuda_alloc,
     .free = gs_cuda_free,
@@ -60,6 +74,10 @@ static const gs_device_ops ops = {
     .copy = gs_cuda_copy,
     .fill = gs_cuda_fill,
     .sync = gs_cuda_sync,
+    .mark = gs_cuda_mark,
+    .elapsed = gs_cuda_elapsed,
+    .about = gs_cuda_about,
+    .clocks = gs_cuda_clocks,
     .compile = gs_cuda_compile,
     .launch = gs_cuda_launch,
     .gemm = gs_cuda_gemm,
@@ -85,6 +103,22 @@ static const gs_caps *choose_row(const gs_gpu *gpu, char *target, size_t cap) {
   return gs_caps_find("sm_80");
 }
 
+/* Of a pack: its own choice of target, and that row as it was compiled for. */
+static gs_status choose_packed(gs_cuda *m, gs_error *err) {
+  const gs_pack_target *t;
+  gs_status st = gs_gpu_require(&m->gpu, err);
+  if (st == GS_OK) st = gs_pack_file_choose(m->pack, m->gpu.major, m->gpu.minor, &t, err);
+  if (st != GS_OK) return st;
+  const gs_caps *row = gs_caps_find(t->schedule);
+  if (!row)
+    return gs_fail(err, GS_ERR_DEVICE, "the pack %s was made for %s, which this program knows not",
+                   gs_pack_file_about(m->pack)->path, t->schedule);
+  snprintf(m->target, sizeof m->target, "%s", t->name);
+  m->caps = *row;
+  m->base.caps = &m->caps;
+  return GS_OK;
+}
+
 static gs_status choose_target(gs_cuda *m, gs_error *err) {
   gs_status st = gs_gpu_require(&m->gpu, err);
   if (st != GS_OK) return st;
@@ -96,7 +130,7 @@ static gs_status choose_target(gs_cuda *m, gs_error *err) {
     snprintf(m->target, sizeof m->target, "compute_80");
   m->caps = *row;
   m->caps.sm_count = m->gpu.sm_count;
-  int shared = 0; /* what static shared memory may take */
+  int shared = 0; /* what a block may take where the launch asks for it */
   int code = m->driver.api.device_attribute(&shared, GS_CU_SHARED_PER_BLOCK, m->device);
   if (code != GS_CU_OK)
     return gs_cuda_fail(m, code, err, "reading %s's shared memory", m->gpu.name);
@@ -129,8 +163,10 @@ gs_status gs_cuda_open(const gs_device_options *o, gs_device **out, gs_error *er
   if (st == GS_OK) st = gs_driver_gpu(&m->driver, 0, &m->gpu, err);
   if (st == GS_OK) code = m->driver.api.device_get(&m->device, 0);
   if (code != GS_CU_OK) st = gs_cuda_fail(m, code, err, "opening GPU 0");
-  if (st == GS_OK) st = gs_jit_open(newest, &m->jit, err);
-  if (st == GS_OK) st = choose_target(m, err);
+  bool packed_only = o && o->pack;
+  if (st == GS_OK && packed_only) st = gs_pack_file_open(o->pack, &m->pack, err);
+  if (st == GS_OK && !packed_only) st = gs_jit_open(newest, &m->jit, err);
+  if (st == GS_OK) st = packed_only ? choose_packed(m, err) : choose_target(m, err);
   if (st == GS_OK) st = open_context(m, err);
   if (st != GS_OK) {
     close_machine(&m->base);
@@ -143,7 +179,7 @@ gs_status gs_cuda_open(const gs_device_options *o, gs_device **out, gs_error *er
   return GS_OK;
 }
 
-bool gs_cuda_available(char *why, size_t cap) {
+bool gs_cuda_available(bool from_pack, char *why, size_t cap) {
   gs_driver driver;
   gs_gpu gpu;
   gs_jit *jit = NULL;
@@ -151,7 +187,7 @@ bool gs_cuda_available(char *why, size_t cap) {
   gs_status st = gs_driver_open(&driver, &err);
   if (st == GS_OK) st = gs_driver_gpu(&driver, 0, &gpu, &err);
   if (st == GS_OK) st = gs_gpu_require(&gpu, &err);
-  if (st == GS_OK) st = gs_jit_open(gs_driver_max_major(&driver), &jit, &err);
+  if (st == GS_OK && !from_pack) st = gs_jit_open(gs_driver_max_major(&driver), &jit, &err);
   gs_jit_close(jit);
   if (why && cap) snprintf(why, cap, "%s", st == GS_OK ? "" : err.message);
   return st == GS_OK;

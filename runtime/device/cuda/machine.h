@@ -4,14 +4,16 @@
 
 #include "device/cuda/driver.h"
 #include "device/cuda/lt.h"
+#include "device/cuda/nvml.h"
 #include "device/ops.h"
 #include "jit/jit.h"
+#include "pack/file.h"
 
 struct gs_func {
   char *entry;
   gs_cu_module module;
   gs_cu_function function;
-  int threads, nargs;
+  int threads, nargs, shared_bytes;
   unsigned char *kinds; /* of each argument: GS_VALUE_PTR ... */
 };
 
@@ -19,10 +21,11 @@ typedef struct gs_cuda {
   gs_device base;
   gs_driver driver;
   gs_gpu gpu;
-  gs_caps caps;    /* the table's row with this GPU's own numbers */
-  char target[16]; /* what kernels are compiled for: "sm_90a", or "compute_80" */
-  gs_jit *jit;
-  gs_lt *lt; /* NULL when cuBLASLt was not found; lt_missing says why */
+  gs_caps caps;       /* the table's row with this GPU's own numbers */
+  char target[16];    /* what kernels are compiled for: "sm_90a", or "compute_80" */
+  gs_jit *jit;        /* NULL where kernels come from */
+  gs_pack_file *pack; /* this */
+  gs_lt *lt;          /* NULL when cuBLASLt was not found; lt_missing says why */
   gs_error lt_missing;
   gs_cu_device device;
   gs_cu_context context;
@@ -32,6 +35,9 @@ typedef struct gs_cuda {
   size_t nfuncs, func_cap;
   int compile_jobs;
   bool capturing;
+  gs_cu_event marks[GS_DEVICE_MARKS]; /* NULL: not made yet */
+  bool marked[GS_DEVICE_MARKS];
+  gs_nvml *nvml;    /* opened when it is first asked */
   const char *last; /* entry launched last, for the message of a fault; NULL at first */
 } gs_cuda;
 
@@ -45,6 +51,8 @@ gs_status gs_cuda_fail(gs_cuda *m, int code, gs_error *err, const char *doing, .
 gs_status gs_cuda_enter(gs_cuda *m, gs_error *err);
 /* The same; an error inside a capture. */
 gs_status gs_cuda_enter_now(gs_cuda *m, const char *doing, gs_error *err);
+
+const char *gs_cuda_compiler(const gs_cuda *m); /* what made its kernels, with build */
 
 gs_status gs_cuda_compile(gs_device *d, const gs_kernel *const *k, int n, gs_func **out,
                           gs_error *err);
@@ -65,5 +73,11 @@ gs_status gs_cuda_copy(gs_device *d, gs_ptr to, gs_ptr from, size_t bytes, gs_er
 gs_status gs_cuda_fill(gs_device *d, gs_ptr to, unsigned char byte, size_t bytes, gs_error *err);
 gs_status gs_cuda_sync(gs_device *d, gs_error *err);
 gs_status gs_cuda_gemm(gs_device *d, const gs_gemm *g, gs_error *err);
+
+gs_status gs_cuda_mark(gs_device *d, int mark, gs_error *err);
+gs_status gs_cuda_elapsed(gs_device *d, int from, int to, double *seconds, gs_error *err);
+void gs_cuda_drop_marks(gs_cuda *m);
+void gs_cuda_about(gs_device *d, gs_about *out);
+void gs_cuda_clocks(gs_device *d, int *processors, int *memory);
 
 #endif

@@ -1,9 +1,12 @@
 /* build.c: kernels' text to code: a few C++ files, compiled at the same time by the host's compiler
- * into shared objects in a private folder, loaded, and the folder removed. When a text does not
- * compile, that text is kept and the error says where. */
+ * into shared objects in a private folder, loaded, and the folder removed. A shared object is kept
+ * (jit/cache.h) once for each of its kernels, so that whatever kernels a later run wants it finds
+ * each by itself. When a text does not compile, that text is kept and the error says where. */
 #include "base/asset.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "device/emu/internal.h"
+#include "jit/cache.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,6 +17,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { PER_UNIT = 8 }; /* kernels of a file: the prelude costs as much as a few */
 
 extern char **environ;
 
@@ -42,17 +47,8 @@ gs_status emu_find_compiler(emu *e, gs_error *err) {
                  "(Debian, Ubuntu: apt install clang)");
 }
 
-static gs_status start_compiler(const emu *e, const char *dir, int unit, pid_t *pid,
-                                gs_error *err) {
-  char source[600], object[600], log[600], include[600];
-  snprintf(source, sizeof source, "%s/unit%d.cpp", dir, unit);
-  snprintf(object, sizeof object, "%s/unit%d.so", dir, unit);
-  snprintf(log, sizeof log, "%s/unit%d.log", dir, unit);
-  snprintf(include, sizeof include, "-I%s", dir);
-  const char *const argv[] = {
-    e->compiler,
+static const char *const flags[] = {
     "-std=c++17",
-    e->o.checked ? "-O1" : "-O3",
 #if defined(__x86_64__)
     "-march=native",
 #elif defined(__aarch64__)
@@ -69,22 +65,82 @@ static gs_status start_compiler(const emu *e, const char *dir, int unit, pid_t *
     "-w",
     "-fPIC",
     "-shared",
-    e->o.checked ? "-DGS_CHECKED" : "-DGS_PLAIN",
-    include,
-    source,
-    "-o",
-    object,
-    "-lm",
-    NULL
-  };
+    "-Wl,-s,-z,noseparate-code", /* what is kept is a third smaller */
+};
+enum { NFLAGS = sizeof flags / sizeof *flags };
+
+/* Starts a program with its output and its errors in a file. */
+static gs_status start(const char *const *argv, const char *log, pid_t *pid, gs_error *err) {
   posix_spawn_file_actions_t io;
   posix_spawn_file_actions_init(&io);
   posix_spawn_file_actions_addopen(&io, 1, log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&io, 1, 2);
-  int rc = posix_spawn(pid, e->compiler, &io, NULL, (char *const *)argv, environ);
+  int rc = posix_spawn(pid, argv[0], &io, NULL, (char *const *)argv, environ);
   posix_spawn_file_actions_destroy(&io);
-  if (rc != 0) return gs_fail(err, GS_ERR_DEVICE, "cannot run %s: %s", e->compiler, strerror(rc));
+  if (rc != 0) return gs_fail(err, GS_ERR_DEVICE, "cannot run %s: %s", argv[0], strerror(rc));
   return GS_OK;
+}
+
+static int wait_for(pid_t pid) {
+  int rc = 0;
+  while (waitpid(pid, &rc, 0) < 0 && errno == EINTR) {
+  }
+  return rc;
+}
+
+static gs_status start_compiler(const emu *e, const char *dir, int unit, pid_t *pid,
+                                gs_error *err) {
+  char source[600], object[600], log[600], include[600];
+  snprintf(source, sizeof source, "%s/unit%d.cpp", dir, unit);
+  snprintf(object, sizeof object, "%s/unit%d.so", dir, unit);
+  snprintf(log, sizeof log, "%s/unit%d.log", dir, unit);
+  snprintf(include, sizeof include, "-I%s", dir);
+  const char *argv[NFLAGS + 12] = {e->compiler};
+  int n = 1;
+  for (int i = 0; i < NFLAGS; i++) argv[n++] = flags[i];
+  argv[n++] =
+      e->o.checked ? "-O0" : "-O3"; /* checks are calls: compiling costs more than running */
+  argv[n++] = e->o.checked ? "-DGS_CHECKED" : "-DGS_PLAIN";
+  argv[n++] = include;
+  argv[n++] = source;
+  argv[n++] = "-o";
+  argv[n++] = object;
+  argv[n++] = "-lm";
+  argv[n] = NULL;
+  return start(argv, log, pid, err);
+}
+
+/* ---- what code depends on besides its text ---- */
+
+/* The lines of /proc/cpuinfo that say what the first processor can do, hashed. */
+static void processor(char hex[GS_HASH_HEX]) {
+  static const char *const what[] = {"vendor_id", "cpu family",      "model",    "stepping",
+                                     "flags",     "CPU implementer", "CPU part", "Features"};
+  char line[8192];
+  gs_text t = {0};
+  FILE *f = fopen("/proc/cpuinfo", "r");
+  while (f && fgets(line, sizeof line, f) && *line != '\n')
+    for (size_t i = 0; i < sizeof what / sizeof *what; i++)
+      if (strncmp(line, what[i], strlen(what[i])) == 0) gs_text_add(&t, line);
+  if (f) fclose(f);
+  const char *const texts[] = {t.s ? t.s : ""};
+  gs_hash_texts(texts, 1, hex);
+  gs_text_free(&t);
+}
+
+/* "Debian clang version 14.0.6, processor 1f0c..." into e->build. */
+static void note_build(emu *e, const char *dir) {
+  char log[600], hex[GS_HASH_HEX], *said = NULL;
+  size_t n = 0;
+  pid_t pid;
+  snprintf(log, sizeof log, "%s/version", dir);
+  const char *const argv[] = {e->compiler, "--version", NULL};
+  if (start(argv, log, &pid, NULL) != GS_OK || wait_for(pid) != 0 ||
+      gs_file_read(log, &said, &n, NULL) != GS_OK)
+    return;
+  processor(hex);
+  snprintf(e->build, sizeof e->build, "%.*s, processor %.16s", (int)strcspn(said, "\n"), said, hex);
+  free(said);
 }
 
 /* ---- the text of a unit ---- */
@@ -103,11 +159,15 @@ static void add_kernel(gs_text *t, const gs_kernel *k, int number) {
   gs_text_add(t, "}\n");
 }
 
+/* The folder is private and short-lived: nothing waits for the disk. */
 static gs_status write_text(const char *dir, const char *name, const char *s, size_t n,
                             gs_error *err) {
   char path[1024];
   snprintf(path, sizeof path, "%s/%s", dir, name);
-  return gs_file_write(path, s, n, err);
+  FILE *f = fopen(path, "wb");
+  bool ok = f && fwrite(s, 1, n, f) == n;
+  if (f && fclose(f) != 0) ok = false;
+  return ok ? GS_OK : gs_fail(err, GS_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
 static gs_status write_prelude(const char *dir, gs_error *err) {
@@ -165,32 +225,33 @@ static void error_origin(const char *log, const gs_kernel *bad, char *out, size_
   if (at) emu_origin(bad->text, atoi(at + len), out, cap);
 }
 
-/* The kernel that the log's first error is in. */
-static const gs_kernel *culprit(const char *log, const gs_kernel *const *k, int n) {
+/* The kernel of the unit that the log's first error is in. */
+static const gs_kernel *culprit(const char *log, const gs_kernel *const *k, int n, int unit,
+                                int units) {
   const char *at = strstr(log, "error:");
   if (at == NULL) at = log;
   while (at > log && at[-1] != '\n') at--;
-  for (int i = 0; i < n; i++) {
+  for (int i = unit; i < n; i += units) {
     char file[300];
     int len = snprintf(file, sizeof file, "%s.cu:", k[i]->entry);
     if (len > 0 && strncmp(at, file, (size_t)len) == 0) return k[i];
   }
-  for (int i = 0; i < n; i++) { /* an error in the prelude: a note names the kernel */
+  for (int i = unit; i < n; i += units) { /* an error in the prelude: a note names the kernel */
     char file[300];
     snprintf(file, sizeof file, "%s.cu:", k[i]->entry);
     if (strstr(log, file) != NULL) return k[i];
   }
-  return k[0];
+  return k[unit];
 }
 
 /* Says what went wrong in a unit; leaves the kernel's text in the folder *kept says. */
-static gs_status fail_unit(const emu *e, const char *dir, int unit, const gs_kernel *const *k,
-                           int n, gs_error *err) {
+static gs_status fail_unit(const emu *e, const char *dir, int unit, int units,
+                           const gs_kernel *const *k, int n, gs_error *err) {
   char path[700], kept[256] = "", *log = NULL;
   size_t len = 0;
   snprintf(path, sizeof path, "%s/unit%d.log", dir, unit);
   if (gs_file_read(path, &log, &len, NULL) != GS_OK) log = NULL;
-  const gs_kernel *bad = culprit(log ? log : "", k, n);
+  const gs_kernel *bad = culprit(log ? log : "", k, n, unit, units);
   if (gs_temp_dir(kept, sizeof kept, NULL) == GS_OK) {
     snprintf(path, sizeof path, "%s.cu", bad->entry);
     write_text(kept, path, bad->text, strlen(bad->text), NULL);
@@ -257,22 +318,25 @@ static gs_status make_func(emu *e, void *lib, const gs_kernel *k, gs_error *err)
   return emu_read_params(f, err);
 }
 
-static gs_status load_unit(emu *e, const char *dir, const gs_kernel *const *k, int n, int unit,
-                           int units, gs_error *err) {
-  char path[1024];
-  snprintf(path, sizeof path, "%s/unit%d.so", dir, unit);
+static gs_status open_object(emu *e, const char *path, void **lib, gs_error *err) {
   void **grown = realloc(e->libs, (e->nlibs + 1) * sizeof *grown);
   if (grown == NULL) return gs_fail(err, GS_ERR_MEMORY, "no memory for compiled kernels");
   e->libs = grown;
-  void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (lib == NULL)
+  *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (*lib == NULL)
     return gs_fail(err, GS_ERR_COMPILE, "cannot load compiled kernels: %s", dlerror());
-  e->libs[e->nlibs++] = lib;
-  for (int i = unit; i < n; i += units) {
-    gs_status s = make_func(e, lib, k[i], err);
-    if (s != GS_OK) return s;
-  }
+  e->libs[e->nlibs++] = *lib;
   return GS_OK;
+}
+
+static gs_status load_unit(emu *e, const char *dir, const gs_kernel *const *k, int n, int unit,
+                           int units, gs_error *err) {
+  char path[1024];
+  void *lib;
+  snprintf(path, sizeof path, "%s/unit%d.so", dir, unit);
+  gs_status s = open_object(e, path, &lib, err);
+  for (int i = unit; i < n && s == GS_OK; i += units) s = make_func(e, lib, k[i], err);
+  return s;
 }
 
 void emu_free_funcs(emu *e) {
@@ -288,25 +352,91 @@ void emu_free_funcs(emu *e) {
 
 /* ---- all together ---- */
 
-/* Compiles `units` files at the same time; the first that fails is the error. */
+/* Compiles `units` files, several at the same time; the first that fails is the error. */
 static gs_status compile_units(const emu *e, const char *dir, const gs_kernel *const *k, int n,
                                int units, gs_error *err) {
   pid_t *pids = calloc((size_t)units, sizeof *pids);
   if (pids == NULL) return gs_fail(err, GS_ERR_MEMORY, "no memory to compile kernels");
   gs_status s = GS_OK;
-  for (int u = 0; u < units && s == GS_OK; u++) {
+  int jobs = e->o.compile_jobs;
+  for (int u = 0; u < units + jobs; u++) {
+    int done = u - jobs; /* the oldest of those that run */
+    if (done >= 0 && pids[done] > 0 && wait_for(pids[done]) != 0 && s == GS_OK)
+      s = fail_unit(e, dir, done, units, k, n, err);
+    if (u >= units || s != GS_OK) continue;
     s = write_unit(dir, k, n, u, units, err);
     if (s == GS_OK) s = start_compiler(e, dir, u, &pids[u], err);
   }
-  for (int u = 0; u < units; u++) {
-    int rc = 0;
-    if (pids[u] <= 0) continue;
-    while (waitpid(pids[u], &rc, 0) < 0 && errno == EINTR) {
-    }
-    if (rc != 0 && s == GS_OK) s = fail_unit(e, dir, u, k, n, err);
-  }
   free(pids);
   return s;
+}
+
+/* ---- kept from earlier runs ---- */
+
+typedef struct keeper {
+  gs_cache *cache; /* NULL: none */
+  gs_text prelude, options;
+} keeper;
+
+static void open_keeper(keeper *k, emu *e, const char *dir) {
+  *k = (keeper){.cache = gs_cache_open(NULL)};
+  if (k->cache && !e->build[0]) note_build(e, dir);
+  if (!e->build[0]) { /* code of an unknown compiler is not kept */
+    gs_cache_close(k->cache);
+    k->cache = NULL;
+  }
+  if (!k->cache) return;
+  gs_text_add(&k->prelude, gs_asset_find("templates/emu_abi.h")->data);
+  gs_text_add(&k->prelude, gs_prelude(true));
+  for (int i = 0; i < NFLAGS; i++) gs_text_printf(&k->options, "%s ", flags[i]);
+}
+
+static void close_keeper(keeper *k) {
+  gs_cache_close(k->cache);
+  gs_text_free(&k->prelude);
+  gs_text_free(&k->options);
+}
+
+static gs_cache_key key_of(const keeper *k, const emu *e, const gs_kernel *of) {
+  return (gs_cache_key){.entry = of->entry,
+                        .target = e->o.checked ? "emu, checked" : "emu",
+                        .compiler = e->build,
+                        .options = k->options.s,
+                        .prelude = k->prelude.s,
+                        .text = of->text};
+}
+
+/* Loads the kernel from what was kept; false when it has to be compiled. */
+static bool load_kept(emu *e, const keeper *keep, const char *dir, const gs_kernel *k, int number) {
+  char name[32], path[600];
+  gs_cached kept;
+  void *lib;
+  if (!keep->cache) return false;
+  gs_cache_key key = key_of(keep, e, k);
+  if (!gs_cache_read(keep->cache, &key, &kept)) return false;
+  snprintf(name, sizeof name, "kept%d.so", number);
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  bool ok = write_text(dir, name, kept.code, kept.len, NULL) == GS_OK &&
+            open_object(e, path, &lib, NULL) == GS_OK && make_func(e, lib, k, NULL) == GS_OK;
+  unlink(path);
+  free(kept.code);
+  free(kept.log);
+  free(kept.file);
+  return ok;
+}
+
+/* Each kernel of a unit with the object that holds it. */
+static void keep_unit(const emu *e, const keeper *keep, const char *dir, const gs_kernel *const *k,
+                      int n, int unit, int units) {
+  char path[600], *object = NULL;
+  size_t len = 0;
+  snprintf(path, sizeof path, "%s/unit%d.so", dir, unit);
+  if (!keep->cache || gs_file_read(path, &object, &len, NULL) != GS_OK) return;
+  for (int i = unit; i < n; i += units) {
+    gs_cache_key key = key_of(keep, e, k[i]);
+    gs_cache_write(keep->cache, &key, object, len, "");
+  }
+  free(object);
 }
 
 static gs_func *find_func(const emu *e, const char *entry) {
@@ -315,14 +445,31 @@ static gs_func *find_func(const emu *e, const char *entry) {
   return f;
 }
 
-static gs_status build(emu *e, const gs_kernel *const *k, int n, gs_error *err) {
+/* Compiles what is left of k, loads it, and keeps it. */
+static gs_status build_rest(emu *e, const keeper *keep, const char *dir, const gs_kernel *const *k,
+                            int n, gs_error *err) {
+  int jobs = e->o.compile_jobs, units = (n + PER_UNIT - 1) / PER_UNIT;
+  if (units < jobs) units = n < jobs ? n : jobs;
+  gs_status s = n > 0 ? write_prelude(dir, err) : GS_OK;
+  if (s == GS_OK && n > 0) s = compile_units(e, dir, k, n, units, err);
+  for (int u = 0; u < units && s == GS_OK; u++) {
+    s = load_unit(e, dir, k, n, u, units, err);
+    if (s == GS_OK) keep_unit(e, keep, dir, k, n, u, units);
+  }
+  return s;
+}
+
+static gs_status build(emu *e, const gs_kernel **k, int n, gs_error *err) {
   char dir[256];
+  keeper keep;
   gs_status s = gs_temp_dir(dir, sizeof dir, err);
   if (s != GS_OK) return s;
-  int units = n < e->o.compile_jobs ? n : e->o.compile_jobs;
-  s = write_prelude(dir, err);
-  if (s == GS_OK) s = compile_units(e, dir, k, n, units, err);
-  for (int u = 0; u < units && s == GS_OK; u++) s = load_unit(e, dir, k, n, u, units, err);
+  open_keeper(&keep, e, dir);
+  int rest = 0;
+  for (int i = 0; i < n; i++)
+    if (!load_kept(e, &keep, dir, k[i], i)) k[rest++] = k[i];
+  s = build_rest(e, &keep, dir, k, rest, err);
+  close_keeper(&keep);
   gs_remove_tree(dir);
   return s;
 }

@@ -51,32 +51,42 @@ void emu_report(fiber *f, int line, const char *fmt, ...) {
 static who me(const fiber *f, uint32_t stamp, int line) {
   return (who){.stamp = stamp,
                .block = (uint32_t)f->t.bid,
-               .sync = f->w->gen,
+               .cluster = f->w->gen,
+               .sync = f->block->gen,
                .warp = f->warp->gen,
                .tid = (uint16_t)f->t.tid,
                .line = (uint16_t)line};
 }
 
-/* Whether what `a` did, in this block, surely comes before what `b` does now. */
-static bool before(const who *a, const who *b) {
+static bool same_cluster(const who *a, const who *b, int cluster) {
+  return a->block / (uint32_t)cluster == b->block / (uint32_t)cluster;
+}
+
+/* Whether what `a` did surely comes before what `b` does now. */
+static bool before(const who *a, const who *b, int cluster) {
+  if (a->block != b->block) return same_cluster(a, b, cluster) && a->cluster != b->cluster;
   if (a->tid == b->tid || a->sync != b->sync) return true;
   return (a->tid >> 5) == (b->tid >> 5) && a->warp != b->warp;
 }
 
 /* Whether a read that the record tells of may run at the same time as a write by `b`. */
-static bool readers_clash(const who *r, const who *b) {
+static bool readers_clash(const who *r, const who *b, int cluster) {
+  if (r->other_blocks || !same_cluster(r, b, cluster)) return true;
+  if (r->cluster != b->cluster) return false;
+  if (r->peers || r->block != b->block) return true;
   if (r->sync != b->sync) return false;
-  if (r->span == ONE_THREAD) return !before(r, b);
+  if (r->span == ONE_THREAD) return !before(r, b, cluster);
   if (r->span == ONE_WARP && (r->tid >> 5) == (b->tid >> 5)) return r->warp == b->warp;
   return true;
 }
 
-static void note_read(who *r, who now) {
+static void note_read(who *r, who now, int cluster) {
   if (r->stamp != now.stamp) {
     *r = now;
     return;
   }
-  bool others = r->other_blocks || r->block != now.block;
+  bool others = r->other_blocks || !same_cluster(r, &now, cluster);
+  bool peers = r->cluster == now.cluster && (r->peers || r->block != now.block);
   bool same_warp = (r->tid >> 5) == (now.tid >> 5);
   if (r->block != now.block || r->sync != now.sync ||
       (same_warp && r->span != MANY_WARPS && r->warp != now.warp)) {
@@ -87,6 +97,7 @@ static void note_read(who *r, who now) {
     r->span = ONE_WARP;
   }
   r->other_blocks = others;
+  r->peers = peers;
 }
 
 typedef struct target { /* for messages */
@@ -95,11 +106,14 @@ typedef struct target { /* for messages */
 } target;
 
 static void race(fiber *f, int line, target x, const char *now, const who *then, const char *did) {
+  uint32_t cluster = (uint32_t)f->w->job->f->code->cluster;
+  bool peers = then->block / cluster == (uint32_t)f->t.bid / cluster;
   if (then->block != (uint32_t)f->t.bid)
     emu_report(f, line,
                "race between blocks: %s[%lld] is %s, and was %s by block %u (thread %u, line "
-               "%u) in the same launch",
-               x.name, x.index, now, did, then->block, then->tid, then->line);
+               "%u) %s",
+               x.name, x.index, now, did, then->block, then->tid, then->line,
+               peers ? "with no cluster barrier between" : "in the same launch");
   else
     emu_report(f, line,
                "data race: %s[%lld] is %s, and was %s by thread %u (line %u) with no barrier "
@@ -109,18 +123,18 @@ static void race(fiber *f, int line, target x, const char *now, const who *then,
 
 static void check_read(fiber *f, cell *c, who now, target x) {
   const who *w = &c->writer;
-  if (w->stamp == now.stamp && (w->block != now.block || !before(w, &now)))
+  int cluster = f->w->job->f->code->cluster;
+  if (w->stamp == now.stamp && !before(w, &now, cluster))
     race(f, now.line, x, "read", w, "written");
-  note_read(&c->reader, now);
+  note_read(&c->reader, now, cluster);
 }
 
 static void check_write(fiber *f, cell *c, who now, target x) {
   const who *w = &c->writer, *r = &c->reader;
-  if (w->stamp == now.stamp && (w->block != now.block || !before(w, &now)))
+  int cluster = f->w->job->f->code->cluster;
+  if (w->stamp == now.stamp && !before(w, &now, cluster))
     race(f, now.line, x, "written", w, "written");
-  else if (r->stamp == now.stamp && r->block == now.block && readers_clash(r, &now))
-    race(f, now.line, x, "written", r, "read");
-  else if (r->stamp == now.stamp && (r->other_blocks || r->block != now.block))
+  else if (r->stamp == now.stamp && readers_clash(r, &now, cluster))
     race(f, now.line, x, "written", r, "read");
   c->writer = now;
 }
@@ -219,14 +233,26 @@ gs_status emu_views(emu *e, const gs_func *f, const gs_value *args, view *views,
 
 /* ---- shared memory ---- */
 
-void emu_check_block(worker *w) {
-  w->stamp = ++w->e->blocks_run;
-  w->narrays = 0;
+void emu_check_begin(worker *w) {
+  for (int i = 0; i < w->job->f->code->cluster; i++) w->blocks[i].narrays = 0;
+  /* One stamp: in shared memory too, blocks of a cluster meet. */
+  uint32_t stamp = ++w->e->blocks_run;
+  for (int i = 0; i < w->job->f->code->cluster; i++) w->blocks[i].stamp = stamp;
+  w->begun = w->gen;
+  w->remote_by = NULL;
+}
+
+void emu_check_end(worker *w) {
+  if (w->remote_by != NULL && w->remote_gen == w->gen)
+    emu_report(w->remote_by, w->remote_line,
+               "the shared memory of another block is used with no cluster barrier after it: that "
+               "block may have ended");
 }
 
 static int declare(gs_emu_thread *t, const char *name, int size, long long count, int line) {
   fiber *f = (fiber *)t;
   worker *w = f->w;
+  block *b = f->block;
   int i = t->nshared++;
   if (w->job->f->code->barrier_free)
     emu_report(f, line, "shared memory (%s) in a kernel declared barrier-free", name);
@@ -236,20 +262,20 @@ static int declare(gs_emu_thread *t, const char *name, int size, long long count
   }
   shared_array a = {name, size, line, count, t->shared_used - (unsigned)(size * count)};
   if (t->shared_used > t->shared_limit) a.count = 0; /* reported by emu_shared_full */
-  if (i == w->narrays)
-    w->arrays[w->narrays++] = a;
-  else if (w->arrays[i].line != line)
+  if (i == b->narrays)
+    b->arrays[b->narrays++] = a;
+  else if (b->arrays[i].line != line)
     emu_report(f, line,
                "threads of a block declare different shared arrays: %s here, %s at line %d", name,
-               w->arrays[i].name, w->arrays[i].line);
+               b->arrays[i].name, b->arrays[i].line);
   return i;
 }
 
-static void *shared_access(gs_emu_thread *t, int array, long long index, int size, int access,
+/* Of block b, which has the same arrays as the thread's own. */
+static void *access_shared(fiber *f, block *b, int array, long long index, int size, int access,
                            int line) {
-  fiber *f = (fiber *)t;
   worker *w = f->w;
-  const shared_array *a = &w->arrays[array];
+  const shared_array *a = &f->block->arrays[array];
   if (index < 0 || index >= a->count) {
     emu_report(f, line, "out of bounds: shared %s[%lld], its extent is %lld", a->name, index,
                a->count);
@@ -257,18 +283,43 @@ static void *shared_access(gs_emu_thread *t, int array, long long index, int siz
     return w->scratch;
   }
   size_t at = a->offset + (size_t)index * (size_t)size;
-  cell *c = &w->shared_cells[at];
+  cell *c = &b->shared_cells[at];
   target x = {a->name, index};
-  who now = me(f, w->stamp, line);
-  if (access == GS_EMU_READ && c->writer.stamp != w->stamp)
-    emu_report(f, line,
-               "uninitialised: shared %s[%lld] is read but no thread of this block wrote it",
-               a->name, index);
+  who now = me(f, b->stamp, line);
+  if (access == GS_EMU_READ && c->writer.stamp != b->stamp)
+    emu_report(f, line, "uninitialised: shared %s[%lld] is read but no thread of %s wrote it",
+               a->name, index, w->cluster > 1 ? "the cluster" : "this block");
   if (access == GS_EMU_READ)
     check_read(f, c, now, x);
   else
     check_write(f, c, now, x);
-  return w->shared + at;
+  return b->shared + at;
+}
+
+static void *shared_access(gs_emu_thread *t, int array, long long index, int size, int access,
+                           int line) {
+  fiber *f = (fiber *)t;
+  return access_shared(f, f->block, array, index, size, access, line);
+}
+
+/* In the shared memory of a block of the cluster: it must have begun, and not have ended. */
+static void *remote_access(gs_emu_thread *t, int array, int rank, long long index, int size,
+                           int access, int line) {
+  fiber *f = (fiber *)t;
+  worker *w = f->w;
+  if (rank < 0 || rank >= w->cluster) {
+    emu_report(f, line, "out of bounds: block %d of a cluster of %d", rank, w->cluster);
+    memset(w->scratch, 0, sizeof w->scratch);
+    return w->scratch;
+  }
+  if (w->gen == w->begun && rank != t->rank)
+    emu_report(f, line,
+               "the shared memory of another block is used before any cluster barrier: that block "
+               "may not have begun");
+  w->remote_gen = w->gen;
+  w->remote_by = f;
+  w->remote_line = line;
+  return access_shared(f, &w->blocks[rank], array, index, size, access, line);
 }
 
 /* ---- meetings ---- */
@@ -293,8 +344,14 @@ static void same_place(fiber *f, int arrived, int *place, int line, const char *
 static void checked_sync(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
   if (refuse(t, "a barrier", line)) return;
-  same_place(f, f->w->arrived, &f->w->line, line, "barrier");
+  same_place(f, f->block->arrived, &f->block->line, line, "barrier");
   emu_sync(t, line);
+}
+static void checked_cluster_sync(gs_emu_thread *t, int line) {
+  fiber *f = (fiber *)t;
+  if (refuse(t, "a cluster barrier", line)) return;
+  same_place(f, f->w->arrived, &f->w->line, line, "cluster barrier");
+  emu_cluster_sync(t, line);
 }
 static void checked_syncwarp(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
@@ -311,7 +368,7 @@ static float checked_group(gs_emu_thread *t, float v, int op, int lanes, int lin
 static float checked_block(gs_emu_thread *t, float v, int op, int line) {
   fiber *f = (fiber *)t;
   if (refuse(t, "a collective", line)) return v;
-  same_place(f, f->w->arrived, &f->w->line, line, "collective");
+  same_place(f, f->block->arrived, &f->block->line, line, "collective");
   return emu_block(t, v, op, line);
 }
 static unsigned checked_exchange(gs_emu_thread *t, unsigned v, int distance, int line) {
@@ -334,6 +391,8 @@ const gs_emu_runtime emu_checked_runtime = {
     .global = global_access,
     .local = shared_access,
     .declare = declare,
+    .cluster_sync = checked_cluster_sync,
+    .remote = remote_access,
 };
 
 /* ---- barrier-free kernels ---- */
@@ -342,13 +401,18 @@ void emu_run_free_checked(worker *w) {
   job *j = w->job;
   int n = j->f->code->threads;
   static const uint32_t never = 0;
-  fiber f = {.gen = &never, .w = w, .what = 'r'};
+  block *b = &w->blocks[0];
+  fiber f = {.gen = &never, .w = w, .block = b, .what = 'r'};
+  w->cluster = 1;
+  b->shared = w->shared;
+  b->shared_cells = w->shared_cells;
   f.t.rt = &emu_checked_runtime;
-  f.t.nblocks = j->count;
+  f.t.nblocks = j->grid;
   f.t.shared = w->shared;
   f.t.shared_limit = (unsigned)w->e->base.caps->shared_per_block;
   while (emu_take(w, &f.t.bid)) {
-    emu_check_block(w);
+    emu_check_begin(w);
+    b->bid = f.t.bid;
     for (int i = 0; i < n; i++) {
       f.t.tid = j->reverse ? n - 1 - i : i;
       f.lane = f.t.tid & 31;

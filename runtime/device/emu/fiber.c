@@ -118,8 +118,8 @@ ON_FIBER static fiber *find_runnable(fiber *f) {
   for (fiber *g = f->next; g != f; g = g->next)
     if (runnable(g)) return g;
   worker *w = f->w;
-  int n = w->threads, step = w->job->reverse ? n - 32 : 32;
-  int first = (f->t.tid & ~31) | (w->job->reverse ? 31 : 0); /* the lane that starts a warp */
+  int n = w->threads * w->cluster, step = w->job->reverse ? n - 32 : 32;
+  int first = (f->index & ~31) | (w->job->reverse ? 31 : 0); /* the lane that starts a warp */
   for (int at = (first + step) % n; at != first; at = (at + step) % n) {
     fiber *g = &w->fibers[at];
     for (int i = 0; i < 32; i++, g = g->next)
@@ -128,7 +128,7 @@ ON_FIBER static fiber *find_runnable(fiber *f) {
   return NULL;
 }
 
-/* Leaves all fibers of the block where they are and goes back to the worker. */
+/* Leaves all fibers where they are and goes back to the worker. */
 ON_FIBER static void abandon(fiber *f) {
   worker *w = f->w;
   w->made = -1;
@@ -143,11 +143,15 @@ static const char *doing(const fiber *f) {
 static void report_stuck(fiber *f) {
   worker *w = f->w;
   const fiber *here = NULL, *other = NULL;
-  for (int i = 0; i < w->threads && !here; i++)
+  int all = w->threads * w->cluster;
+  for (int i = 0; i < all && !here; i++) /* what waits for the fewest says most */
+    if (w->fibers[i].what != 'e' && w->fibers[i].what != 'k') here = &w->fibers[i];
+  for (int i = 0; i < all && !here; i++)
     if (w->fibers[i].what != 'e') here = &w->fibers[i];
   if (here == NULL) here = f;
-  int same = 0, apart = 0;
-  int lo = here->what == 's' ? 0 : here->t.tid & ~31, n = here->what == 's' ? w->threads : 32;
+  int same = 0, apart = 0, lo = here->index & ~31, n = 32;
+  if (here->what == 's') lo = (int)(here->block - w->blocks) * w->threads, n = w->threads;
+  if (here->what == 'k') lo = 0, n = all;
   for (int i = lo; i < lo + n; i++) {
     const fiber *g = &w->fibers[i];
     bool is_same = g->what == here->what && g->line == here->line;
@@ -156,15 +160,19 @@ static void report_stuck(fiber *f) {
     if (!is_same && other == NULL) other = g;
   }
   const char *place = here->what == 's'   ? "barrier"
+                      : here->what == 'k' ? "cluster barrier"
                       : here->what == 'w' ? "warp barrier"
                                           : "collective";
   char where[64] = "";
   if (other != NULL && other->what != 'e')
     snprintf(where, sizeof where, " at line %d", other->line);
+  char owner[64] = "";
+  if (other != NULL && here->what == 'k')
+    snprintf(owner, sizeof owner, " of block %lld", other->t.bid);
   emu_report((fiber *)here, here->line,
-             "divergent %s: %d threads of %d are here, while %d %s%s (the first is thread %d)",
+             "divergent %s: %d threads of %d are here, while %d %s%s (the first is thread %d%s)",
              place, same, n, apart, other ? doing(other) : "are missing", where,
-             other ? other->t.tid : -1);
+             other ? other->t.tid : -1, owner);
 }
 
 ON_FIBER static void wait(fiber *f, const uint32_t *gen, char what, int line) {
@@ -186,13 +194,32 @@ ON_FIBER static void wait(fiber *f, const uint32_t *gen, char what, int line) {
 
 ON_FIBER void emu_sync(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
+  block *b = f->block;
+  if (++b->arrived < f->w->threads) {
+    wait(f, &b->gen, 's', line);
+  } else {
+    b->arrived = 0;
+    b->gen++;
+  }
+}
+
+/* A barrier of each of its blocks as well. */
+ON_FIBER void emu_cluster_sync(gs_emu_thread *t, int line) {
+  fiber *f = (fiber *)t;
   worker *w = f->w;
-  if (++w->arrived < w->threads) {
-    wait(f, &w->gen, 's', line);
+  if (++w->arrived < w->threads * w->cluster) {
+    wait(f, &w->gen, 'k', line);
   } else {
     w->arrived = 0;
     w->gen++;
+    for (int i = 0; i < w->cluster; i++) w->blocks[i].gen++;
   }
+}
+
+ON_FIBER static long long peer(gs_emu_thread *t, int rank, int line) {
+  fiber *f = (fiber *)t;
+  (void)line;
+  return f->w->blocks[rank].shared - f->block->shared;
 }
 
 ON_FIBER void emu_syncwarp(gs_emu_thread *t, int line) {
@@ -286,16 +313,16 @@ static float block_tree(int op, float *v, int threads) {
 
 ON_FIBER float emu_block(gs_emu_thread *t, float v, int op, int line) {
   fiber *f = (fiber *)t;
-  worker *w = f->w;
-  w->in[t->tid] = v;
-  if (++w->arrived < w->threads) {
-    wait(f, &w->gen, 's', line);
+  block *b = f->block;
+  b->in[t->tid] = v;
+  if (++b->arrived < f->w->threads) {
+    wait(f, &b->gen, 's', line);
   } else {
-    w->result = block_tree(op, w->in, w->threads);
-    w->arrived = 0;
-    w->gen++;
+    b->result = block_tree(op, b->in, f->w->threads);
+    b->arrived = 0;
+    b->gen++;
   }
-  return w->result;
+  return b->result;
 }
 
 ON_FIBER void emu_shared_full(gs_emu_thread *t, const char *name, int line) {
@@ -312,21 +339,31 @@ const gs_emu_runtime emu_plain_runtime = {
     .block = emu_block,
     .exchange = emu_exchange,
     .shared_full = emu_shared_full,
+    .cluster_sync = emu_cluster_sync,
+    .peer = peer,
 };
 
 /* ---- blocks ---- */
 
-/* The end of a block is a meeting: the last one in takes the next block, or leaves for the worker.
- */
+/* The next cluster's blocks; false when there is none. */
+static bool take_cluster(worker *w) {
+  long long i;
+  if (!emu_take(w, &i)) return false;
+  for (int b = 0; b < w->cluster; b++) w->blocks[b].bid = i * w->cluster + b;
+  if (w->e->o.checked) emu_check_begin(w);
+  return true;
+}
+
+/* The end of a cluster is a meeting: the last one in takes the next, or leaves for the worker. */
 ON_FIBER static void finish(fiber *f) {
   worker *w = f->w;
-  if (++w->ended < w->threads) {
+  if (++w->ended < w->threads * w->cluster) {
     wait(f, &w->end_gen, 'e', 0);
     return;
   }
   w->ended = 0;
-  if (emu_take(w, &w->bid)) {
-    if (w->e->o.checked) emu_check_block(w);
+  if (w->e->o.checked) emu_check_end(w);
+  if (take_cluster(w)) {
     w->end_gen++;
     return;
   }
@@ -338,7 +375,7 @@ ON_FIBER static void finish(fiber *f) {
 ON_FIBER static void fiber_main(fiber *f) {
   for (;;) {
     worker *w = f->w;
-    f->t.bid = w->bid;
+    f->t.bid = f->block->bid;
     f->t.shared_used = 0;
     f->t.nshared = 0;
     f->what = 'r';
@@ -351,7 +388,7 @@ ON_FIBER static void fiber_main(fiber *f) {
  * different threads do not all fall into one set of the cache. */
 static void make_fibers(worker *w, int n) {
   if (w->made < 0) {
-    for (int i = 0; i < MAX_THREADS; i++) {
+    for (int i = 0; i < w->room * MAX_THREADS; i++) {
       if (w->fibers[i].sp) fiber_drop(w->fibers[i].sp);
       w->fibers[i].sp = NULL;
     }
@@ -360,9 +397,8 @@ static void make_fibers(worker *w, int n) {
   for (int i = w->made; i < n; i++) {
     fiber *f = &w->fibers[i];
     char *top = w->stacks + (size_t)(i + 1) * STACK - 64 * (size_t)(i % 64);
-    f->t.tid = i;
+    f->index = i;
     f->t.rt = w->e->o.checked ? &emu_checked_runtime : &emu_plain_runtime;
-    f->t.shared = w->shared;
     f->t.shared_limit = (unsigned)w->e->base.caps->shared_per_block;
     f->w = w;
     f->lane = i & 31;
@@ -374,43 +410,64 @@ static void make_fibers(worker *w, int n) {
   if (n > w->made) w->made = n;
 }
 
-gs_status emu_fibers_ready(worker *w, gs_error *err) {
-  if (w->fibers == NULL) w->fibers = calloc(MAX_THREADS, sizeof *w->fibers);
-  if (w->stacks == NULL) w->stacks = emu_pages((size_t)MAX_THREADS * STACK);
-  if (w->shared == NULL) w->shared = emu_pages((size_t)w->e->base.caps->shared_per_block);
+/* blocks: 1, or more for clusters: then what was there is made anew, with room for the largest. */
+gs_status emu_fibers_ready(worker *w, int blocks, gs_error *err) {
+  if (blocks > 1 && w->room == 1) emu_fibers_free(w);
+  if (w->room == 0) w->room = blocks > 1 ? MAX_CLUSTER : 1;
+  size_t threads = (size_t)w->room * MAX_THREADS;
+  size_t shared = (size_t)w->room * (size_t)w->e->base.caps->shared_per_block;
+  if (w->fibers == NULL) w->fibers = calloc(threads, sizeof *w->fibers);
+  if (w->stacks == NULL) w->stacks = emu_pages(threads * STACK);
+  if (w->shared == NULL) w->shared = emu_pages(shared);
   if (w->e->o.checked && w->shared_cells == NULL)
-    w->shared_cells = emu_pages((size_t)w->e->base.caps->shared_per_block * sizeof(cell));
+    w->shared_cells = emu_pages(shared * sizeof(cell));
   if (!w->fibers || !w->stacks || !w->shared || (w->e->o.checked && !w->shared_cells))
     return gs_fail(err, GS_ERR_MEMORY, "no memory for the emulator's threads");
   return GS_OK;
 }
 
 void emu_fibers_run(worker *w) {
-  int n = w->job->f->code->threads;
+  w->threads = w->job->f->code->threads;
+  w->cluster = w->job->f->code->cluster;
+  int n = w->threads * w->cluster;
   bool back = w->job->reverse;
   make_fibers(w, n);
-  w->threads = n;
   w->arrived = w->ended = 0;
+  size_t shared = (size_t)w->e->base.caps->shared_per_block;
+  for (int i = 0; i < w->cluster; i++) {
+    block *b = &w->blocks[i];
+    b->arrived = 0;
+    b->shared = w->shared + (size_t)i * shared;
+    b->shared_cells = w->shared_cells + (w->shared_cells ? (size_t)i * shared : 0);
+  }
   for (int i = 0; i < n; i++) {
     fiber *f = &w->fibers[i];
     int lane = back ? (f->lane + 31) % 32 : (f->lane + 1) % 32;
     f->next = &w->fibers[(i & ~31) | lane];
-    f->t.nblocks = w->job->count;
+    f->t.nblocks = w->job->grid;
+    f->t.tid = i % w->threads;
+    f->t.rank = i / w->threads;
+    f->block = &w->blocks[f->t.rank];
+    f->t.shared = f->block->shared;
   }
   for (int i = 0; i < n / 32; i++) w->warps[i].arrived = 0;
-  if (!emu_take(w, &w->bid)) return;
-  if (w->e->o.checked) emu_check_block(w);
+  if (!take_cluster(w)) return;
   w->end_gen++;
   gs_fiber_switch(&w->main_sp, w->fibers[back ? n - 1 : 0].sp);
 }
 
 void emu_fibers_free(worker *w) {
+  size_t threads = (size_t)w->room * MAX_THREADS;
+  size_t shared = (size_t)w->room * (size_t)w->e->base.caps->shared_per_block;
   if (w->fibers != NULL)
-    for (int i = 0; i < MAX_THREADS; i++)
+    for (size_t i = 0; i < threads; i++)
       if (w->fibers[i].sp) fiber_drop(w->fibers[i].sp);
   free(w->fibers);
-  emu_unpages(w->stacks, (size_t)MAX_THREADS * STACK);
-  size_t shared = (size_t)w->e->base.caps->shared_per_block;
+  emu_unpages(w->stacks, threads * STACK);
   emu_unpages(w->shared, shared);
   emu_unpages(w->shared_cells, shared * sizeof(cell));
+  w->fibers = NULL;
+  w->stacks = w->shared = NULL;
+  w->shared_cells = NULL;
+  w->room = w->made = 0;
 }

@@ -14,17 +14,25 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { MAX_THREADS = 1024, MAX_WARPS = 32, MAX_PARAMS = 128, MAX_SHARED = 32 };
+enum {
+  MAX_THREADS = 1024,
+  MAX_WARPS = 32,
+  MAX_CLUSTER = GS_EMU_CLUSTER,
+  MAX_PARAMS = 128,
+  MAX_SHARED = 32
+};
 
 /* ---- checked mode: what is known of one element ---- */
 
 /* Who touched an element last. A stamp names the launch (global) or the block run (shared) it is
- * of; an old stamp is no record. Epochs count barriers: `sync` of the block, `warp` of the warp. */
+ * of; an old stamp is no record. Epochs count barriers: `cluster` of the cluster, `sync` of the
+ * block, `warp` of the warp. */
 typedef struct who {
-  uint32_t stamp, block, sync, warp;
+  uint32_t stamp, block, cluster, sync, warp;
   uint16_t tid, line;
   uint8_t span;      /* readers: one thread, lanes of one warp, or several warps */
-  bool other_blocks; /* readers: of more than one block */
+  bool peers;        /* readers: of more than one block of the cluster, in this epoch */
+  bool other_blocks; /* readers: of more than one cluster */
 } who;
 typedef struct cell {
   who writer, reader;
@@ -67,7 +75,8 @@ typedef struct job {
   const view *views;                           /* checked */
   void (*task)(void *data, int64_t i, int by); /* or: plain tasks */
   void *data;
-  int64_t count, chunk; /* blocks or tasks, and how many a worker takes at once */
+  int64_t count, chunk; /* clusters or tasks, and how many a worker takes at once */
+  int64_t grid;         /* blocks */
   atomic_llong next;
   atomic_bool failed;
   bool reverse;
@@ -82,9 +91,12 @@ typedef struct fiber {
   const uint32_t *gen; /* runnable when *gen is no longer `seen` */
   uint32_t seen;
   int lane, line;
-  char what;          /* why it waits: 's' barrier, 'w' warp barrier, 'c' collective, 'e' ended */
+  int index; /* among those of the cluster */
+  char what; /* why it waits: 's' barrier, 'k' cluster barrier, 'w' warp barrier, 'c' collective,
+                'e' ended */
   struct fiber *next; /* the next lane of its warp, in running order */
   struct warp *warp;
+  struct block *block;
   struct worker *w;
 } fiber;
 
@@ -101,28 +113,43 @@ typedef struct shared_array {
   unsigned offset;
 } shared_array;
 
+/* A block that runs. */
+typedef struct block {
+  long long bid;
+  uint32_t gen;
+  int arrived, line;
+  float in[MAX_THREADS], result;
+  char *shared;
+  /* checked */
+  cell *shared_cells;
+  shared_array arrays[MAX_SHARED];
+  int narrays;
+  uint32_t stamp; /* of this block run */
+} block;
+
+/* Runs the blocks of a cluster together; without clusters, one. */
 typedef struct worker {
   struct emu *e;
   pthread_t thread;
   int index;
   job *job;
-  int64_t lo, hi; /* blocks taken, not yet run */
-  long long bid;  /* the block that runs */
+  int64_t lo, hi; /* clusters taken, not yet run */
   /* fibers */
   fiber *fibers;
-  warp warps[MAX_WARPS];
+  warp warps[MAX_WARPS * MAX_CLUSTER];
+  block blocks[MAX_CLUSTER];
   char *stacks, *shared;
   void *main_sp;
-  int threads, made; /* of this launch; fibers that have a stack */
-  uint32_t gen, end_gen;
-  int arrived, ended, line, op;
-  bool finished;
-  float in[MAX_THREADS], result;
+  int threads, cluster;  /* of a block; blocks of a cluster */
+  int room, made;        /* fibers: blocks that there is room for; that have a stack */
+  uint32_t gen, end_gen; /* of the cluster */
+  int arrived, ended, line;
   /* checked */
   cell *shared_cells;
-  shared_array arrays[MAX_SHARED];
-  int narrays;
-  uint32_t stamp;                /* of this block run */
+  uint32_t begun;      /* gen when the cluster began */
+  uint32_t remote_gen; /* of the last access to another block's memory, and by whom */
+  fiber *remote_by;    /* NULL: nobody yet */
+  int remote_line;
   _Alignas(16) char scratch[64]; /* where accesses out of range go */
 } worker;
 
@@ -160,8 +187,10 @@ typedef struct emu {
   void **libs;
   size_t nlibs;
   char compiler[512];
+  char build[256]; /* the compiler's version and the processor; "" until it was asked */
   gs_blas *blas;
-  float **gemm_scratch; /* one a worker */
+  double marks[GS_DEVICE_MARKS]; /* of the wall clock; 0: none */
+  float **gemm_scratch;          /* one a worker */
   uint32_t launches, blocks_run;
   emu_exec *capturing;
   gs_error report; /* of the launch that runs */
@@ -192,7 +221,7 @@ void emu_unpages(void *p, size_t bytes);
 gs_status emu_start_pool(emu *e, gs_error *err);
 void emu_stop_pool(emu *e);
 void emu_run(emu *e, job *j, bool alone);   /* returns when all is done */
-bool emu_take(worker *w, long long *block); /* the next block of the worker's job */
+bool emu_take(worker *w, long long *taken); /* the next cluster or task of the worker's job */
 
 /* run.c */
 gs_status emu_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *args, int nargs,
@@ -200,7 +229,7 @@ gs_status emu_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *arg
 void emu_work(worker *w); /* a worker's part of its job */
 
 /* fiber.c */
-gs_status emu_fibers_ready(worker *w, gs_error *err);
+gs_status emu_fibers_ready(worker *w, int blocks, gs_error *err);
 void emu_fibers_run(worker *w); /* blocks of w->job until none is left */
 void emu_fibers_free(worker *w);
 extern const gs_emu_runtime emu_plain_runtime;
@@ -208,13 +237,15 @@ float emu_group(gs_emu_thread *t, float v, int op, int lanes, int line);
 float emu_block(gs_emu_thread *t, float v, int op, int line);
 unsigned emu_exchange(gs_emu_thread *t, unsigned v, int distance, int line);
 void emu_sync(gs_emu_thread *t, int line);
+void emu_cluster_sync(gs_emu_thread *t, int line);
 void emu_syncwarp(gs_emu_thread *t, int line);
 void emu_shared_full(gs_emu_thread *t, const char *name, int line);
 
 /* check.c */
 extern const gs_emu_runtime emu_checked_runtime;
 gs_status emu_views(emu *e, const gs_func *f, const gs_value *args, view *views, gs_error *err);
-void emu_check_block(worker *w); /* a new block begins */
+void emu_check_begin(worker *w); /* a new cluster begins */
+void emu_check_end(worker *w);   /* all its threads have ended */
 void emu_run_free_checked(
     worker *w); /* blocks of a barrier-free kernel, one thread after another */
 void emu_report(fiber *f, int line, const char *fmt, ...) GS_PRINTF(3, 4);

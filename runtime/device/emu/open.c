@@ -1,5 +1,6 @@
 /* open.c: the emulator as a machine: opening, closing, and the small operations. */
 #define _GNU_SOURCE 1 /* sched_getaffinity */
+#include "base/clock.h"
 #include "device/emu/internal.h"
 
 #include <sched.h>
@@ -71,6 +72,26 @@ static gs_status wait_all(gs_device *d, gs_error *err) {
   return GS_OK;
 }
 
+static gs_status mark(gs_device *d, int i, gs_error *err) {
+  emu *e = (emu *)d;
+  if (e->capturing) return gs_fail(err, GS_ERR_USE, "a mark cannot be captured");
+  e->marks[i] = gs_seconds();
+  return GS_OK;
+}
+
+static gs_status elapsed(gs_device *d, int from, int to, double *seconds, gs_error *err) {
+  const emu *e = (const emu *)d;
+  if (e->marks[from] == 0 || e->marks[to] == 0)
+    return gs_fail(err, GS_ERR_USE, "marks %d and %d: one was not set", from, to);
+  *seconds = e->marks[to] - e->marks[from];
+  return GS_OK;
+}
+
+static void about(gs_device *d, gs_about *out) {
+  snprintf(out->driver, sizeof out->driver, "emulator");
+  snprintf(out->compiler, sizeof out->compiler, "%.190s", ((emu *)d)->compiler);
+}
+
 static const gs_device_ops ops = {
     .close = close_emu,
     .alloc = emu_alloc,
@@ -80,6 +101,9 @@ static const gs_device_ops ops = {
     .copy = copy,
     .fill = fill,
     .sync = wait_all,
+    .mark = mark,
+    .elapsed = elapsed,
+    .about = about,
     .compile = emu_compile,
     .launch = emu_launch,
     .gemm = emu_gemm,

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-bool emu_take(worker *w, long long *block) {
+bool emu_take(worker *w, long long *taken) {
   job *j = w->job;
   if (atomic_load_explicit(&j->failed, memory_order_relaxed)) return false;
   if (w->lo == w->hi) {
@@ -14,7 +14,7 @@ bool emu_take(worker *w, long long *block) {
     w->hi = at + j->chunk < j->count ? at + j->chunk : j->count;
   }
   int64_t i = w->lo++;
-  *block = j->reverse ? j->count - 1 - i : i;
+  *taken = j->reverse ? j->count - 1 - i : i;
   return true;
 }
 

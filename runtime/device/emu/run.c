@@ -36,7 +36,7 @@ static void run_loops(worker *w) {
       hi = w->hi;
       w->lo = w->hi;
     }
-    j->f->code->loop(j->args, lo, hi, j->count);
+    j->f->code->loop(j->args, lo, hi, j->grid);
   }
 }
 
@@ -70,7 +70,7 @@ static gs_status run_job(emu *e, job *j, gs_error *err) {
   bool alone = e->o.checked || is_small(f, j->count);
   if (!f->code->barrier_free || e->o.checked)
     for (int i = 0; i < (alone ? 1 : e->nworkers); i++) {
-      gs_status s = emu_fibers_ready(&e->workers[i], err);
+      gs_status s = emu_fibers_ready(&e->workers[i], f->code->cluster, err);
       if (s != GS_OK) return s;
     }
   emu_run(e, j, alone);
@@ -91,6 +91,10 @@ gs_status emu_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *arg
   if (s != GS_OK) return s;
   if (grid <= 0 || grid > INT32_MAX)
     return gs_fail(err, GS_ERR_USE, "kernel %s: a grid of %lld blocks", f->entry, (long long)grid);
+  int cluster = f->code->cluster;
+  if (grid % cluster != 0)
+    return gs_fail(err, GS_ERR_USE, "kernel %s: a grid of %lld blocks is not whole clusters of %d",
+                   f->entry, (long long)grid, cluster);
   if (e->o.checked) {
     s = emu_views(e, f, args, views, err);
     if (s != GS_OK) return s;
@@ -98,8 +102,9 @@ gs_status emu_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *arg
   job j = {.f = f,
            .args = a,
            .views = views,
-           .count = grid,
-           .chunk = chunk_of(e, grid),
+           .count = grid / cluster,
+           .chunk = chunk_of(e, grid / cluster),
+           .grid = grid,
            .reverse = e->o.reverse,
            .stamp = ++e->launches};
   return run_job(e, &j, err);

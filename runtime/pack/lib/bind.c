@@ -56,8 +56,7 @@ static gs_status match_names(const gs_pack_call *c, const gs_operand *operands, 
     int i = 0;
     while (i < count && (!operands[k].name || strcmp(c->info[i].name, operands[k].name) != 0)) i++;
     if (i == count) return unknown(c, operands[k].name, err);
-    if (out->operand[i])
-      return refuse(c, err, "operand \"%s\" is given twice", operands[k].name);
+    if (out->operand[i]) return refuse(c, err, "operand \"%s\" is given twice", operands[k].name);
     out->operand[i] = &operands[k];
   }
   for (int i = 0; i < count; i++)
@@ -79,9 +78,9 @@ static gs_status match_shape(const gs_pack_call *c, int i, gs_pack_bound *out, g
   bool fits = o->rank == info->rank;
   for (int k = 0; k < info->rank && fits; k++) {
     int64_t *size = &out->sizes[b->dim[k]];
-    if (info->shape[k] >= 0)
-      fits = o->shape[k] == info->shape[k];
-    else if (*size < 0 && o->shape[k] >= 0 && o->shape[k] <= MOST_ROWS)
+    if (info->shape[k] >= 0 || o->shape[k] < 0 || o->shape[k] > MOST_ROWS)
+      fits = o->shape[k] == info->shape[k] && info->shape[k] >= 0;
+    else if (*size < 0)
       *size = o->shape[k];
     else if (*size != o->shape[k])
       return refuse(c, err, "operand \"%s\" is %s, but %s is %" PRId64 " by an earlier operand",
@@ -107,9 +106,10 @@ static gs_status finish_sizes(const gs_pack_call *c, gs_pack_bound *out, gs_erro
   for (int d = 0; d < r->ndims; d++) {
     int64_t size = derived_size(r, d, out->sizes, 0);
     if (out->sizes[d] >= 0 && size != out->sizes[d])
-      return refuse(c, err, "dim %s must be %" PRId64 ", since %s is %" PRId64 ", but %" PRId64
-                    " was given", r->dims[d].name, size, r->dims[r->dims[d].same_as].name,
-                    out->sizes[r->dims[d].same_as], out->sizes[d]);
+      return refuse(
+          c, err, "dim %s must be %" PRId64 ", since %s is %" PRId64 ", but %" PRId64 " was given",
+          r->dims[d].name, size, r->dims[r->dims[d].same_as].name, out->sizes[r->dims[d].same_as],
+          out->sizes[d]);
     out->sizes[d] = size < 0 ? 1 : size; /* of no operand, so of no kernel */
   }
   return GS_OK;
@@ -129,8 +129,8 @@ static gs_status match_stride(const gs_pack_call *c, int i, gs_pack_bound *out, 
   int64_t vector = packed % 8 == 0 ? 8 : packed % 4 == 0 ? 4 : packed % 2 == 0 ? 2 : 1;
   if (o->stride < packed || o->stride % vector != 0)
     return refuse(c, err,
-                  "operand \"%s\": a stride of %" PRId64
-                  " elements; it must be at least %" PRId64 " and a multiple of %" PRId64,
+                  "operand \"%s\": a stride of %" PRId64 " elements; it must be at least %" PRId64
+                  " and a multiple of %" PRId64,
                   c->info[i].name, o->stride, packed, vector);
   return GS_OK;
 }
@@ -141,13 +141,16 @@ static gs_status match_address(const gs_pack_call *c, int i, const gs_pack_bound
   uint64_t align = c->info[i].kind == GS_OPERAND_DEVICE_NUMBER ? 4 : 16;
   bool is_empty = o->rank > 0 && o->shape[0] == 0;
   if ((o->ptr == 0 && !is_empty) || o->ptr % align)
-    return refuse(c, err, "operand \"%s\": its address 0x%" PRIx64 " is not a multiple of %" PRIu64
-                  "%s", c->info[i].name, o->ptr, align, o->ptr ? "" : " other than 0");
+    return refuse(c, err,
+                  "operand \"%s\": its address 0x%" PRIx64 " is not a multiple of %" PRIu64 "%s",
+                  c->info[i].name, o->ptr, align, o->ptr ? "" : " other than 0");
   int with = c->record->list.bindings[i].inplace;
   if (!c->info[i].shares) return GS_OK;
   if (b->operand[with]->ptr != o->ptr || b->stride[with] != b->stride[i])
-    return refuse(c, err, "operand \"%s\" lies in the memory of \"%s\": leave it out, or give that "
-                  "address and stride", c->info[i].name, c->info[i].shares);
+    return refuse(c, err,
+                  "operand \"%s\" lies in the memory of \"%s\": leave it out, or give that "
+                  "address and stride",
+                  c->info[i].name, c->info[i].shares);
   return GS_OK;
 }
 
@@ -164,8 +167,7 @@ gs_status gs_pack_bind(const gs_pack_call *c, const gs_operand *operands, int n,
   }
   if (st == GS_OK) st = finish_sizes(c, out, err);
   for (int i = 0; i < count && st == GS_OK && addresses; i++)
-    if (out->operand[i] && c->info[i].kind != GS_OPERAND_NUMBER)
-      st = match_address(c, i, out, err);
+    if (out->operand[i] && c->info[i].kind != GS_OPERAND_NUMBER) st = match_address(c, i, out, err);
   return st;
 }
 

@@ -139,8 +139,10 @@ static gs_status load(gs_pack *p, gs_pack_call *c, const char *target, gs_error 
       return gs_fail(err, GS_ERR_INPUT, "the pack %s has no code of kernel %s for %s",
                      gs_pack_file_about(p->file)->path, entry, target);
     int rc = p->driver.api.module_load(&c->modules[k], code->data);
-    if (rc == GS_CU_OK)
-      rc = p->driver.api.module_function(&c->functions[k], c->modules[k], entry);
+    if (rc == GS_CU_OK) rc = p->driver.api.module_function(&c->functions[k], c->modules[k], entry);
+    if (rc == GS_CU_OK && r->list.kernels[k].shared_bytes > 0)
+      rc = p->driver.api.function_set(c->functions[k], GS_CU_FUNCTION_SHARED,
+                                      r->list.kernels[k].shared_bytes);
     if (rc != GS_CU_OK) return fail_driver(p, rc, err, "loading kernel", entry);
   }
   return GS_OK;
@@ -257,9 +259,9 @@ static gs_status launch_one(const gs_pack_call *c, int k, const gs_pack_bound *b
     values[i] = value_of(c, b, &kernel->args[i], workspace);
     params[i] = &values[i];
   }
-  int code = c->pack->driver.api.launch(c->functions[k], (unsigned)grid, 1, 1,
-                                        (unsigned)kernel->threads, 1, 1, 0, (gs_cu_stream)stream,
-                                        params, NULL);
+  int code = c->pack->driver.api.launch(
+      c->functions[k], (unsigned)grid, 1, 1, (unsigned)kernel->threads, 1, 1,
+      (unsigned)kernel->shared_bytes, (gs_cu_stream)stream, params, NULL);
   return code == GS_CU_OK ? GS_OK
                           : fail_driver(c->pack, code, err, "launching kernel", kernel->entry);
 }

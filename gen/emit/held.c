@@ -1,0 +1,224 @@
+/* held.c: what a kernel of rows holds on the chip: loads that several loops over a row read stay in
+ * registers as they lie in memory; what persistent blocks read of each row is copied to shared
+ * memory some rows ahead; what all rows read is fetched once. Only the thread that copied an
+ * element reads it, so no barrier is needed. */
+#include "emit/emit.h"
+
+#include <string.h>
+
+bool same_space(const space *a, const space *b) {
+  return a->n == b->n && a->vec == b->vec && a->count == b->count &&
+         memcmp(a->dim, b->dim, sizeof(int) * (size_t)a->n) == 0;
+}
+
+/* An index that needs no value of the row but its loop variables. */
+static bool is_plain(const emit *e, int at) {
+  if (at < 0) return true;
+  for (int i = 0; i < e->affs[at].n; i++)
+    if (e->affs[at].var[i] >= OPAQUE) return false;
+  return true;
+}
+
+static int vector_bytes(const emit *e, const plan *p, const val *x) {
+  return p->main.vec * (int)gs_type_size(e->mems[x->mem].type);
+}
+
+/* Whether a load lies along the main space, so that each thread reads its own part in all loops. */
+static bool lies_along(const emit *e, const plan *p, const val *x) {
+  gs_dims last = p->main.n ? (gs_dims)1 << p->main.dim[p->main.n - 1] : 0;
+  if (x->kind != VAL_LOAD || x->type != GS_F32 || !(x->deps & last)) return false;
+  if (x->row >= 0 && (aff_deps(e, x->row) & last)) return false;
+  if (p->main.vec > 1 && x->guard >= 0 && (e->vals[x->guard].deps & last) &&
+      !is_limit(e, x->guard, &p->main, 1))
+    return false;
+  return p->main.vec == 1 || is_contiguous(e, x->mem, x->off, &p->main);
+}
+
+static held describe(const kern *k, const plan *p, int v, int times) {
+  const emit *e = k->e;
+  const val *x = &e->vals[v];
+  gs_dims inner = 0;
+  for (int i = 0; i < p->main.n; i++) inner |= (gs_dims)1 << p->main.dim[i];
+  held h = {.value = v, .twice = times > 1};
+  int bytes = vector_bytes(e, p, x);
+  bool at_once = x->guard < 0 && x->level == 0 && is_plain(e, x->row) && is_plain(e, x->off);
+  h.packed = at_once && p->main.vec > 1 && bytes >= 4 && e->caps->row_threads > 1;
+  h.same = h.packed && !(x->deps & k->u->rows);
+  h.staged = h.packed && !h.same && bytes % 16 == 0 && k->u->ncolumns > 0;
+  for (int i = 0; i < p->main.n; i++) /* an element of a ring for each of the row */
+    h.staged &= ((x->deps & inner) >> p->main.dim[i] & 1) != 0 || p->main.size[i] == 1;
+  return h;
+}
+
+static bool has_logsumexp(const loop *l) {
+  bool has = false;
+  for (int i = 0; i < l->nterms; i++) has |= l->terms[i].op == GS_OP_LOGSUMEXP;
+  return has;
+}
+
+void find_held(kern *k, plan *p) {
+  emit *e = k->e;
+  int *times = GS_NEW_N(e->a, int, e->nvals + 1);
+  for (int i = 0; i < p->nloops; i++) {
+    if (!same_space(&p->loops[i]->s, &p->main)) continue;
+    bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
+    int roots[MAX_TERM_VALUES];
+    int nroots = term_values(e, p->loops[i]->terms, p->loops[i]->nterms, roots);
+    collect(e, roots, nroots, seen, false, NULL);
+    int loops = p->main.shifted && has_logsumexp(p->loops[i]) ? 2 : 1; /* its maximum comes first */
+    for (int v = 0; v < e->nvals; v++) times[v] += seen[v] ? loops : 0;
+  }
+  for (int v = 0; v < e->nvals && p->nheld < 32; v++) {
+    if (times[v] == 0 || !lies_along(e, p, &e->vals[v])) continue;
+    held h = describe(k, p, v, times[v]);
+    if (h.twice || (k->u->ncolumns && (h.same || h.staged))) p->held[p->nheld++] = h;
+  }
+}
+
+static int loop_streams(kern *k, const plan *p, const loop *l, int *work) {
+  const emit *e = k->e;
+  bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
+  int roots[MAX_TERM_VALUES], n = term_values(e, l->terms, l->nterms, roots), streams = 0;
+  collect(e, roots, n, seen, false, NULL);
+  for (int v = 0; v < e->nvals; v++) {
+    if (!seen[v]) continue;
+    bool has = false;
+    for (int i = 0; i < p->nheld; i++) has |= p->held[i].value == v && p->held[i].packed;
+    streams += e->vals[v].kind == VAL_LOAD && !has;
+    if (e->vals[v].kind == VAL_OP) *work += gs_op_row(e->vals[v].op)->cost > 4 ? 8 : 1;
+  }
+  for (int i = 0; i < l->nterms; i++) {
+    const term *t = &l->terms[i];
+    streams += t->kind == TERM_STORE;
+    if (t->op == GS_OP_FOLD || t->op == GS_OP_LOGSUMEXP) *work += 64;
+  }
+  return streams;
+}
+
+void count_demand(kern *k, const plan *p, demand *d) {
+  const emit *e = k->e;
+  *d = (demand){.count = p->main.count,
+                .vec = p->main.vec,
+                .persistent = k->u->ncolumns > 0,
+                .levels = p->levels};
+  for (int i = 0; i < p->nheld; i++) {
+    const held *h = &p->held[i];
+    int bytes = vector_bytes(e, p, &e->vals[h->value]);
+    if (d->persistent && h->same) {
+      d->fixed += bytes / 4;
+      d->same += bytes / d->vec;
+      continue;
+    }
+    if (h->twice) d->kept += h->packed ? bytes / 4 : d->vec;
+    if (h->staged) d->staged += bytes / d->vec;
+  }
+  for (int i = 0; i < k->u->ncolumns; i++) d->sums += k->u->columns[i].kept != 0;
+  for (int i = 0; i < p->nloops; i++) {
+    int work = 0, streams = loop_streams(k, p, p->loops[i], &work);
+    if (streams > d->streams) d->streams = streams;
+    if (work > d->work) d->work = work;
+  }
+}
+
+/* ---- text ---- */
+
+static const char *type_of(const kern *k, int v) {
+  return gs_type_name(k->e->mems[k->e->vals[v].mem].type);
+}
+
+static const char *stem_of(const kern *k, int v) {
+  return k->e->mems[mem_real(k->e, k->e->vals[v].mem)].name;
+}
+
+static const char *declare_ring(kern *k, int v, int64_t elements) {
+  const char *name = unique(k, fmt(k, "%s_ring", stem_of(k, v)));
+  k->dynamic = fmt(k, "%sGS_DYNAMIC(%s, %s, %lld, %lld);\n", k->dynamic ? k->dynamic : "",
+                   type_of(k, v), name, (long long)k->dynamic_bytes, (long long)elements);
+  k->dynamic_bytes += elements * (int64_t)gs_type_size(k->e->mems[k->e->vals[v].mem].type);
+  k->dynamic_bytes = (k->dynamic_bytes + 15) / 16 * 16;
+  return name;
+}
+
+static const char *declare_registers(kern *k, const plan *p, const held *h) {
+  const char *dims = p->g.chunks > 1 ? fmt(k, "[%d]", p->g.chunks) : "";
+  const char *name = unique(k, fmt(k, "%s_v", k->e->mems[k->e->vals[h->value].mem].name));
+  if (h->packed) {
+    line(k, "gs_packed<%d, %s> %s%s;", p->main.vec, type_of(k, h->value), name, dims);
+    return name;
+  }
+  const char *vec = p->main.vec > 1 ? fmt(k, "[%d]", p->main.vec) : "";
+  int guard = k->e->vals[h->value].guard;
+  bool skips = p->main.vec > 1 && guard >= 0 && !is_limit(k->e, guard, &p->main, 1);
+  line(k, "f32 %s%s%s%s;", name, dims, vec, skips ? " = {}" : "");
+  return name;
+}
+
+static void keep(kern *k, const held *h, const char *name, const char *ring, const char *from) {
+  k->kept[k->nkept].value = h->value;
+  k->kept[k->nkept].name = name;
+  k->kept[k->nkept].ring = ring;
+  k->kept[k->nkept].from = from;
+  k->kept[k->nkept].packed = h->packed;
+  k->kept[k->nkept++].loaded = h->packed;
+}
+
+static int find_kept(const kern *k, int v) {
+  for (int i = 0; i < k->nkept; i++)
+    if (k->kept[i].value == v) return i;
+  return -1;
+}
+
+static void fetch_all(kern *k, plan *p, const fetch *f, int n) {
+  if (n == 0) return;
+  bool tested = open_chunks(k, &p->g, &p->main);
+  for (int i = 0; i < n; i++) /* the text of open_chunks says which chunk */
+    write_fetch(k, &p->main, &f[i]);
+  close_chunks(k, tested);
+}
+
+void hold_same(kern *k, plan *p) {
+  fetch f[32];
+  int n = 0;
+  if (!p->g.resident && !p->g.ahead) return;
+  for (int i = 0; i < p->nheld; i++) {
+    const held *h = &p->held[i];
+    if (!h->same || (!p->g.fixed && !p->g.ahead)) continue;
+    const char *name = p->g.fixed ? declare_registers(k, p, h) : NULL;
+    const char *ring = p->g.fixed ? NULL : declare_ring(k, h->value, p->main.count);
+    keep(k, h, name, ring, "");
+    f[n++] = (fetch){.value = h->value, .to = name, .ring = ring, .at = ""};
+  }
+  fetch_all(k, p, f, n);
+  if (n && !p->g.fixed) line(k, "GS_COPY_CLOSE();");
+}
+
+void copy_ahead(kern *k, plan *p) {
+  fetch f[32];
+  int n = 0;
+  int64_t each = p->main.count * p->g.per_block * (p->g.ahead + 1);
+  for (int i = 0; i < p->nheld; i++) {
+    if (!p->held[i].staged) continue;
+    const char *ring = declare_ring(k, p->held[i].value, each);
+    keep(k, &p->held[i], NULL, ring, "from + ");
+    row_bases(k, &p->held[i].value, 1);
+    f[n++] = (fetch){.value = p->held[i].value, .ring = ring, .at = "into + "};
+  }
+  fetch_all(k, p, f, n);
+}
+
+void hold_row(kern *k, plan *p) {
+  fetch f[32];
+  int n = 0;
+  for (int i = 0; i < p->nheld && p->g.resident; i++) {
+    const held *h = &p->held[i];
+    int at = find_kept(k, h->value);
+    if (!h->twice || (at >= 0 && k->kept[at].name)) continue;
+    const char *name = declare_registers(k, p, h), *ring = at >= 0 ? k->kept[at].ring : NULL;
+    if (at >= 0)
+      k->kept[at].name = name;
+    else
+      keep(k, h, name, NULL, NULL);
+    if (h->packed) f[n++] = (fetch){.value = h->value, .to = name, .ring = ring, .at = "from + "};
+  }
+  fetch_all(k, p, f, n);
+}

@@ -1,0 +1,188 @@
+/* bench.c: one case from layer to median. */
+#include "bench/bench.h"
+
+#include "tune/bytes.h"
+#include "tune/subject.h"
+#include "tune/tuned.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PAIRS = 16 };
+static const char *const pass_names[] = {"forward", "infer", "backward", "terminal"};
+
+/* "A=1,B=2" or "p:bf16,m:bf16" or "dx,dw", cut into names and texts. */
+typedef struct pairs {
+  char text[512];
+  int n;
+  const char *name[MAX_PAIRS], *value[MAX_PAIRS]; /* value: "" where there is none */
+} pairs;
+
+static gs_status cut(const char *text, pairs *p, gs_error *err) {
+  char *save = NULL;
+  p->n = 0;
+  if (text && strlen(text) >= sizeof p->text)
+    return gs_fail(err, GS_ERR_USE, "'%s' is too long", text);
+  snprintf(p->text, sizeof p->text, "%s", text ? text : "");
+  for (char *w = strtok_r(p->text, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
+    if (p->n == MAX_PAIRS) return gs_fail(err, GS_ERR_USE, "'%s' has too many parts", text);
+    size_t k = strcspn(w, "=:");
+    p->value[p->n] = w[k] ? w + k + 1 : "";
+    p->name[p->n++] = w;
+    w[k] = 0;
+  }
+  return GS_OK;
+}
+
+static gs_status read_sizes(const gs_layer_decl *d, const pairs *dims, int64_t *sizes,
+                            gs_error *err) {
+  for (int i = 0; i < dims->n; i++) {
+    int k = 0;
+    while (k < d->ndims && strcmp(d->dims[k], dims->name[i]) != 0) k++;
+    sizes[k < d->ndims ? k : 0] = strtoll(dims->value[i], NULL, 10);
+    if (k == d->ndims || sizes[k] < 1)
+      return gs_fail(err, GS_ERR_USE, "layer '%s': dim %s=%s: no such dim, or no size", d->name,
+                     dims->name[i], dims->value[i]);
+  }
+  for (int k = 0; k < d->ndims; k++)
+    if (!d->dim_size[k] && sizes[k] < 1)
+      return gs_fail(err, GS_ERR_USE, "layer '%s': the size of %s is needed", d->name, d->dims[k]);
+  return GS_OK;
+}
+
+typedef struct made {
+  gs_author *author;
+  gs_instance *instance;
+  gs_pass *pass;
+  const gs_launch_list *list;
+  int64_t sizes[GS_MAX_DIMS];
+} made;
+
+static gs_status instantiate(gs_layer *l, const gs_bench_case *c, gs_type dtype, made *m,
+                             gs_error *err) {
+  pairs dims, options, types;
+  double values[MAX_PAIRS];
+  gs_type storage[MAX_PAIRS];
+  gs_status st = cut(c->dims, &dims, err);
+  if (st == GS_OK) st = cut(c->options, &options, err);
+  if (st == GS_OK) st = cut(c->types, &types, err);
+  if (st == GS_OK) st = read_sizes(gs_layer_declaration(l), &dims, m->sizes, err);
+  if (st != GS_OK) return st;
+  for (int i = 0; i < options.n; i++) values[i] = strtod(options.value[i], NULL);
+  for (int i = 0; i < types.n; i++) storage[i] = gs_type_from_name(types.value[i]);
+  gs_choice choice = {.dtype = dtype,
+                      .sizes = m->sizes,
+                      .ntypes = types.n,
+                      .type_names = types.name,
+                      .types = storage,
+                      .noptions = options.n,
+                      .option_names = options.name,
+                      .option_values = values};
+  st = gs_layer_instantiate(l, &choice, &m->instance, err);
+  if (st == GS_OK) gs_graph_sizes(m->instance->g, m->sizes);
+  return st;
+}
+
+static gs_status make(gs_device *d, gs_tuned *t, const gs_bench_case *c, gs_type dtype,
+                      const char *file, made *m, gs_error *err) {
+  gs_layer *l = NULL;
+  pairs wanted;
+  gs_status st = gs_author_new(&m->author, err);
+  if (st == GS_OK) st = gs_layer_open(m->author, file ? file : c->layer, &l, err);
+  if (st == GS_OK) st = instantiate(l, c, dtype, m, err);
+  if (st == GS_OK) st = cut(c->wanted, &wanted, err);
+  if (st == GS_OK)
+    st = gs_layer_pass(m->instance, c->pass, c->wanted ? wanted.name : NULL,
+                       c->wanted ? wanted.n : 0, NULL, 0, &m->pass, err);
+  if (st == GS_OK) st = gs_tuned_compile(t, d, m->pass, m->sizes, &m->list, err);
+  return st;
+}
+
+static void drop(made *m) {
+  gs_instance_free(m->instance);
+  gs_author_free(m->author);
+}
+
+static void say_tunables(const gs_launch_list *l, gs_bench_row *r) {
+  size_t n = 0;
+  r->kernels = l->nkernels;
+  for (int k = 0; k < l->nkernels && n < sizeof r->tunables; k++)
+    n += (size_t)snprintf(r->tunables + n, sizeof r->tunables - n, "%s%s: %s", k ? "; " : "",
+                          l->kernels[k].template_name, l->kernels[k].tunables);
+  for (char *t = r->tunables; *t; t++)
+    if (isspace((unsigned char)*t)) *t = ' ';
+}
+
+static void describe(const made *m, gs_bench_row *r) {
+  gs_id roots[64];
+  int n = m->pass->nresults < 64 ? m->pass->nresults : 64;
+  for (int k = 0; k < n; k++) roots[k] = m->pass->results[k].expr;
+  gs_text t = {0};
+  gs_bytes_formula(m->list, m->sizes, &t);
+  snprintf(r->formula, sizeof r->formula, "%s", t.s ? t.s : "");
+  gs_text_free(&t);
+  r->bytes = gs_bytes_fewest(m->list, m->sizes);
+  r->flops = gs_flops(m->pass->g, roots, n, m->sizes);
+  say_tunables(m->list, r);
+}
+
+static gs_status time_case(gs_device *d, gs_meter *meter, made *m, gs_bench_row *r, gs_error *err) {
+  gs_subject *s = NULL;
+  gs_variant *v = NULL;
+  gs_status st = gs_subject_new(d, m->instance, m->list, m->sizes, 1, &s, err);
+  if (st == GS_OK) st = gs_variant_new(s, m->list, &v, err);
+  gs_contender c = {v, gs_variant_prepare, gs_variant_submit};
+  if (st == GS_OK) st = gs_meter_warm(meter, &c, 1, err);
+  if (st == GS_OK) st = gs_meter_run(meter, &c, 1, GS_MEASURE_SAMPLES, &r->t, err);
+  gs_device_clocks(d, &r->processor_clock, &r->memory_clock);
+  gs_subject_free(s);
+  return st;
+}
+
+static gs_bench_row *new_row(gs_bench *b) {
+  if (b->n == b->cap) {
+    int cap = b->cap ? 2 * b->cap : 32;
+    gs_bench_row *more = realloc(b->rows, sizeof *more * (size_t)cap);
+    if (!more) return NULL;
+    b->rows = more;
+    b->cap = cap;
+  }
+  b->rows[b->n] = (gs_bench_row){0};
+  return &b->rows[b->n++];
+}
+
+static void name_row(const gs_bench_case *c, gs_type dtype, gs_bench_row *r) {
+  r->dtype = dtype;
+  snprintf(r->name, sizeof r->name, "%s.%s%s%s", c->layer, pass_names[c->pass],
+           c->wanted ? " " : "", c->wanted ? c->wanted : "");
+  snprintf(r->shape, sizeof r->shape, "%s%s%s", c->dims, c->options ? " " : "",
+           c->options ? c->options : "");
+  for (char *t = r->shape; *t; t++)
+    if (*t == ',') *t = ' ';
+}
+
+gs_status gs_bench_run(gs_device *d, gs_tuned *t, gs_meter *m, const gs_bench_case *c,
+                       gs_type dtype, const char *layer_file, gs_bench *b, gs_bench_row **row,
+                       gs_error *err) {
+  made x = {0};
+  gs_error why = {0};
+  gs_bench_row *r = *row = new_row(b);
+  if (!r) return gs_fail(err, GS_ERR_MEMORY, "no memory for the table");
+  name_row(c, dtype, r);
+  gs_status st = make(d, t, c, dtype, layer_file, &x, &why);
+  if (st == GS_OK) {
+    describe(&x, r);
+    st = time_case(d, m, &x, r, &why);
+  }
+  drop(&x);
+  if (st != GS_OK) snprintf(r->why, sizeof r->why, "%.1000s", why.message);
+  return st == GS_ERR_DEVICE ? gs_fail(err, st, "%s %s: %s", r->name, r->shape, why.message)
+                             : GS_OK;
+}
+
+void gs_bench_free(gs_bench *b) {
+  free(b->rows);
+  *b = (gs_bench){0};
+}

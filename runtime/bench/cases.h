@@ -1,0 +1,22 @@
+/* cases.h: what `gradsmith bench` times: rows of one table. */
+#ifndef GS_BENCH_CASES_H
+#define GS_BENCH_CASES_H
+
+#include "lua/layer.h"
+
+/* One case: a pass of a layer at given sizes. */
+typedef struct gs_bench_case {
+  const char *layer;
+  gs_pass_kind pass;
+  const char *dims;    /* "T=16384,H=4096": of every dim that is not derived */
+  const char *options; /* or NULL */
+  const char *types;   /* storage types of single tensors, "p:bf16,m:bf16", or NULL */
+  const char *wanted;  /* backward: the results wanted, "dgate,dup,y"; NULL: all gradients */
+  const char *peer;    /* op and shape of the same work in tests/bench/peers_kernels.py,
+                          "rmsnorm.fwd 16384x4096"; NULL: no peer is timed */
+} gs_bench_case;
+
+extern const gs_bench_case gs_bench_cases[];
+extern const int gs_bench_ncases;
+
+#endif
