@@ -4,7 +4,7 @@
 #ifndef GS_EMU_ABI_H
 #define GS_EMU_ABI_H
 
-#define GS_EMU_ABI 2
+#define GS_EMU_ABI 3
 
 enum { GS_EMU_CLUSTER = 8 };                     /* the most blocks of a cluster */
 enum { GS_EMU_SUM, GS_EMU_MAX, GS_EMU_MIN }; /* collectives */
@@ -46,6 +46,10 @@ typedef struct gs_emu_runtime {
   long long (*peer)(gs_emu_thread *t, int rank, int line); /* plain: bytes to add */
   void *(*remote)(gs_emu_thread *t, int array, int rank, long long index, int size, int access,
                   int line); /* checked */
+  /* Checked: copies ahead. What one wrote may be read once its group is waited for. */
+  void (*copying)(gs_emu_thread *t, int array, long long index, int size);
+  void (*copy_close)(gs_emu_thread *t);
+  void (*copy_wait)(gs_emu_thread *t, int but);
 } gs_emu_runtime;
 
 /* What a compiled kernel exports under its entry name. */

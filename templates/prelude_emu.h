@@ -561,9 +561,14 @@ GS_FN void *gs_shared(gs_emu_thread *t, i64 bytes, const char *name, int line) {
 
 // One array after another: where it lies in shared memory matters to the GPU alone.
 #define GS_DYNAMIC(type, name, at, count) GS_SHARED(type, name, count)
-// Copies ahead are made at once.
+// Copies ahead are made at once; the checked mode lets nobody read them before they are waited for.
+#if defined(GS_CHECKED)
+#define GS_COPY_CLOSE() (gs_meet(gs_here)->rt->copy_close(gs_here.self))
+#define GS_COPY_WAIT(n) (gs_meet(gs_here)->rt->copy_wait(gs_here.self, (n)))
+#else
 #define GS_COPY_CLOSE() ((void)0)
 #define GS_COPY_WAIT(n) ((void)sizeof(char[(n) + 1]))
+#endif
 
 // ---- elements ----
 
@@ -793,7 +798,10 @@ template <int N, class T, class V> void gs_copy_ahead(gs_inout<T> to, gs_at at, 
   constexpr int each = gs_pieces<N, T>::each;
   for (int k = 0; k < N; k += each) {
     const T *e = (const T *)x.p.at(i.i + k, sizeof(T), each, GS_EMU_READ, i.line);
-    for (int j = 0; j < each; j++) gs_write<T>(to.p, gs_at(at.i + k + j, at.line), e[j]);
+    for (int j = 0; j < each; j++) {
+      gs_write<T>(to.p, gs_at(at.i + k + j, at.line), e[j]);
+      to.p.t->rt->copying(to.p.t, to.p.number, at.i + k + j, (int)sizeof(T));
+    }
   }
 }
 template <int N, class I, class V> void gs_loadi(I (&out)[N], V x, gs_at i) {

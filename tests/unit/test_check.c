@@ -156,6 +156,17 @@ Test(check, missing_second_barrier) {
   fails("rmsnorm", "T=170,H=2048", &b, "race");
 }
 
+/* A copy ahead that nobody waits for lands too late. */
+Test(check, missing_wait_for_a_copy) {
+  breaker b = {.from = "GS_COPY_WAIT(2);", .to = ""};
+  fails("rmsnorm", "T=1100,H=2048", &b, "before the copy to it has landed");
+}
+
+Test(check, too_few_groups_waited_for) {
+  breaker b = {.from = "GS_COPY_WAIT(2);", .to = "GS_COPY_WAIT(3);"};
+  fails("rmsnorm", "T=1100,H=2048", &b, "before the copy to it has landed");
+}
+
 /* Central differences across a kink mean nothing, wherever it lies between their points. */
 Test(check, a_kink_near_a_point_is_no_mistake) {
   static const double steps[] = {0, 0.01, 0.05, 0.14, 0.3, 0.5, 0.67, 0.9, 1, 1.4, 1.9};

@@ -271,6 +271,44 @@ static int declare(gs_emu_thread *t, const char *name, int size, long long count
   return i;
 }
 
+/* A copy ahead lands at the last moment: when its thread waits for its group. */
+static void check_landed(fiber *f, const block *b, size_t at, target x, int line) {
+  const copy_mark *m = &b->copies[at];
+  if (m->stamp == b->stamp && m->group > m->by->landed)
+    emu_report(f, line,
+               "shared %s[%lld] is read before the copy to it has landed: no GS_COPY_WAIT of "
+               "thread %d waits for its group",
+               x.name, x.index, m->by->t.tid);
+}
+
+/* The groups of a thread are counted anew in every block. */
+static void begin_copies(fiber *f) {
+  if (f->copies_of == f->block->stamp) return;
+  f->copies_of = f->block->stamp;
+  f->closed = f->landed = 0;
+}
+
+static void copying(gs_emu_thread *t, int array, long long index, int size) {
+  fiber *f = (fiber *)t;
+  const shared_array *a = &f->block->arrays[array];
+  begin_copies(f);
+  if (index < 0 || index >= a->count) return; /* reported by the write */
+  f->block->copies[a->offset + (size_t)index * (size_t)size] =
+      (copy_mark){.stamp = f->block->stamp, .group = f->closed + 1, .by = f};
+}
+
+static void copy_close(gs_emu_thread *t) {
+  begin_copies((fiber *)t);
+  ((fiber *)t)->closed++;
+}
+
+static void copy_wait(gs_emu_thread *t, int but) {
+  fiber *f = (fiber *)t;
+  begin_copies(f);
+  uint32_t landed = f->closed > (uint32_t)but ? f->closed - (uint32_t)but : 0;
+  if (landed > f->landed) f->landed = landed;
+}
+
 /* Of block b, which has the same arrays as the thread's own. */
 static void *access_shared(fiber *f, block *b, int array, long long index, int size, int access,
                            int line) {
@@ -289,10 +327,13 @@ static void *access_shared(fiber *f, block *b, int array, long long index, int s
   if (access == GS_EMU_READ && c->writer.stamp != b->stamp)
     emu_report(f, line, "uninitialised: shared %s[%lld] is read but no thread of %s wrote it",
                a->name, index, w->cluster > 1 ? "the cluster" : "this block");
-  if (access == GS_EMU_READ)
+  if (access == GS_EMU_READ) {
+    check_landed(f, b, at, x, line);
     check_read(f, c, now, x);
-  else
+  } else {
+    b->copies[at].stamp = 0;
     check_write(f, c, now, x);
+  }
   return b->shared + at;
 }
 
@@ -393,6 +434,9 @@ const gs_emu_runtime emu_checked_runtime = {
     .declare = declare,
     .cluster_sync = checked_cluster_sync,
     .remote = remote_access,
+    .copying = copying,
+    .copy_close = copy_close,
+    .copy_wait = copy_wait,
 };
 
 /* ---- barrier-free kernels ---- */

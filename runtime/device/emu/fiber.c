@@ -421,7 +421,9 @@ gs_status emu_fibers_ready(worker *w, int blocks, gs_error *err) {
   if (w->shared == NULL) w->shared = emu_pages(shared);
   if (w->e->o.checked && w->shared_cells == NULL)
     w->shared_cells = emu_pages(shared * sizeof(cell));
-  if (!w->fibers || !w->stacks || !w->shared || (w->e->o.checked && !w->shared_cells))
+  if (w->e->o.checked && w->copies == NULL) w->copies = emu_pages(shared * sizeof(copy_mark));
+  if (!w->fibers || !w->stacks || !w->shared ||
+      (w->e->o.checked && (!w->shared_cells || !w->copies)))
     return gs_fail(err, GS_ERR_MEMORY, "no memory for the emulator's threads");
   return GS_OK;
 }
@@ -439,6 +441,7 @@ void emu_fibers_run(worker *w) {
     b->arrived = 0;
     b->shared = w->shared + (size_t)i * shared;
     b->shared_cells = w->shared_cells + (w->shared_cells ? (size_t)i * shared : 0);
+    b->copies = w->copies + (w->copies ? (size_t)i * shared : 0);
   }
   for (int i = 0; i < n; i++) {
     fiber *f = &w->fibers[i];
@@ -466,8 +469,10 @@ void emu_fibers_free(worker *w) {
   emu_unpages(w->stacks, threads * STACK);
   emu_unpages(w->shared, shared);
   emu_unpages(w->shared_cells, shared * sizeof(cell));
+  emu_unpages(w->copies, shared * sizeof(copy_mark));
   w->fibers = NULL;
   w->stacks = w->shared = NULL;
   w->shared_cells = NULL;
+  w->copies = NULL;
   w->room = w->made = 0;
 }

@@ -98,6 +98,8 @@ typedef struct fiber {
   struct warp *warp;
   struct block *block;
   struct worker *w;
+  /* checked: copies ahead: groups closed and waited for, in the block run of that stamp */
+  uint32_t closed, landed, copies_of;
 } fiber;
 
 typedef struct warp {
@@ -113,6 +115,12 @@ typedef struct shared_array {
   unsigned offset;
 } shared_array;
 
+/* checked: who began a copy to a byte of shared memory, and in which of its groups. */
+typedef struct copy_mark {
+  uint32_t stamp, group;
+  const fiber *by;
+} copy_mark;
+
 /* A block that runs. */
 typedef struct block {
   long long bid;
@@ -122,6 +130,7 @@ typedef struct block {
   char *shared;
   /* checked */
   cell *shared_cells;
+  copy_mark *copies;
   shared_array arrays[MAX_SHARED];
   int narrays;
   uint32_t stamp; /* of this block run */
@@ -146,6 +155,7 @@ typedef struct worker {
   int arrived, ended, line;
   /* checked */
   cell *shared_cells;
+  copy_mark *copies;
   uint32_t begun;      /* gen when the cluster began */
   uint32_t remote_gen; /* of the last access to another block's memory, and by whom */
   fiber *remote_by;    /* NULL: nobody yet */
