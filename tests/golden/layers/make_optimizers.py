@@ -305,4 +305,11 @@ for name, scale in (("ordinary", 1.0), ("small", 1e-3), ("huge", 1e25), ("tiny",
     f.case("grad_norm", "f32", grad_norm, {"g": golden.normal(1000, scale=scale)}, {"g": "N"}, name,
            scalars={"max_norm": 1.0}, types=F32, grads=[])
 
+# ---- everything in the storage type ----
+
+for dtype in ("f32", "bf16"):
+    f.case("adamw_storage", dtype, lambda **x: adamw(decay=0.1, **x),
+           {**moments(301), **ADAM, "coef": scalar(1)}, FLAT, scalars={"decay": 0.1},
+           types={k: "f32" for k in ADAM} | {"coef": "f32"}, grads=[])
+
 f.write()

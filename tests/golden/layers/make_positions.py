@@ -136,4 +136,10 @@ for top in (8192, 32768, 131072):
     near = torch.arange(top - 16, top, dtype=torch.int32)
     tables(f"{top}", near, frequencies(64, 500000.0))
 tables("2^22", torch.arange(2 ** 22 - 4, 2 ** 22, dtype=torch.int32), frequencies(16))
+for dtype in ("f32", "bf16"):
+    f.case("rope_pair", dtype, lambda q, k, cos, sin: {
+        "q_y": rotate(llama_rotary, q, cos, sin), "k_y": rotate(llama_rotary, k, cos, sin)},
+           {"q": normal(5, 3, 6), "k": normal(5, 1, 6), **table(torch.arange(5), 3)},
+           {"q": "T N D", "k": "T K D", "cos": "T h", "sin": "T h"},
+           types=TABLE, grads=["q", "k"], bits=["q_y", "k_y"])
 f.write()
