@@ -196,7 +196,7 @@ static gs_id local_round(gs_graph *g, gs_node *n) {
   if (inner == GS_OP_ROUND && (n->to == GS_F32 || node_at(g, a)->to == n->to)) return a;
   if (n->to == GS_F32 && row_of(inner)->kind != KIND_MAP && inner != GS_OP_CONST) return a;
   if (!is_const(g, a)) return 0;
-  uint16_t stored = 0;
+  uint64_t stored = 0; /* room for any storage type */
   gs_store_f64(&stored, n->to, 0, value_at(g, a));
   return gs_load_f64(&stored, n->to, 0) == value_at(g, a) ? a : 0;
 }
