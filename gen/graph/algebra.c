@@ -157,6 +157,7 @@ static bool open_square(const gs_graph *g, product *p, int i) {
   product in = {.coef = 1, .met = p->met};
   bool beside = false;
   if (op != GS_OP_MUL && op != GS_OP_DIV) return false;
+  if (p->power[i] != floor(p->power[i])) return false; /* the root of s*s is |s|, not s */
   take_apart(g, p->base[i], 1, &in);
   for (int k = 0; k < in.n; k++) beside |= place_of(p, in.base[k]) >= 0;
   p->met = in.met;

@@ -194,3 +194,17 @@ Test(check, a_kink_near_a_point_is_no_mistake) {
   }
   gs_author_free(a);
 }
+
+/* 1/sqrt(s*s) is 1/|s| wherever s itself stands beside it. */
+Test(check, the_root_of_a_square_keeps_the_sign) {
+  char path[512];
+  gs_error e;
+  gs_author *a;
+  gs_check_options o = {.seed = 7};
+  gs_check_report r = {0};
+  snprintf(path, sizeof path, "%s/layers/derive/root_of_square.lua", GS_TEST_DIR);
+  cr_assert_eq(gs_author_new(&a, &e), GS_OK, "%s", e.message);
+  cr_expect_eq(gs_check_layer(a, path, &o, &r, &e), GS_OK, "%s", e.message);
+  cr_expect(r.math_points > 1000);
+  gs_author_free(a);
+}

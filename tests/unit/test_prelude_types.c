@@ -242,7 +242,8 @@ Test(prelude_types, quotients) {
     run(d, "", text, (const char *[]){"i32", "i32", "i32"}, a, b, c);
     for (int i = 0; i < N; i++) {
       int64_t q = floor_div(x[i], r[i]), q32 = floor_div(a[i], b[i]);
-      cr_assert_eq(y[i], k ? x[i] - q * r[i] : q, "%s(%lld, %lld)", f, (long long)x[i],
+      int64_t rest = (int64_t)((uint64_t)x[i] - (uint64_t)q * (uint64_t)r[i]);
+      cr_assert_eq(y[i], k ? rest : q, "%s(%lld, %lld)", f, (long long)x[i],
                    (long long)r[i]);
       cr_assert_eq(c[i], k ? a[i] - q32 * b[i] : q32, "%s(%d, %d)", f, a[i], b[i]);
     }
