@@ -30,7 +30,8 @@ struct e8m0 {
 #define GS_KERNEL(name, threads, barrier_free, ...)                                                \
   enum : int { name##_threads = (threads), name##_free = (barrier_free) };                         \
   extern "C" void name(__VA_ARGS__)
-#define GS_KERNEL_CLUSTER(name, threads, blocks, cluster, ...) GS_KERNEL(name, threads, 0, __VA_ARGS__)
+#define GS_KERNEL_CLUSTER(name, threads, blocks, cluster, ...)                                     \
+  GS_KERNEL(name, threads, 0, __VA_ARGS__)
 #define GS_KERNEL_MANY(name, threads, blocks, barrier_free, ...)                                   \
   GS_KERNEL(name, threads, barrier_free, __VA_ARGS__)
 #define GS_IN(type, x) __attribute__((annotate("in " #type))) const type *x
@@ -114,7 +115,8 @@ template <int N, class T> struct gs_packed {
   T e[N];
 };
 template <int N, class T> void gs_fetch(gs_packed<N, T> &out, const T *x, i64 i);
-template <int PASS = 0, int N, class T> void gs_unpack(f32 (&out)[N], const gs_packed<N, T> &packed);
+template <int PASS = 0, int N, class T>
+void gs_unpack(f32 (&out)[N], const gs_packed<N, T> &packed);
 template <int N, class T> void gs_copy_ahead(T *to, int at, const T *x, i64 i);
 template <int N> void gs_carry(f32 (&acc)[N], f32 *far, int at, int by);
 template <int N> void gs_carried(f32 (&acc)[N], f32 *far, int at, int by);

@@ -32,6 +32,15 @@ static inline bool has(gs_dims set, int d) {
 static inline const gs_node *node_at(const gs_graph *g, gs_id id) {
   return &g->chunks[id / CHUNK_NODES][id % CHUNK_NODES];
 }
+static inline gs_op op_at(const gs_graph *g, gs_id id) {
+  return node_at(g, id)->op;
+}
+static inline gs_id arg_at(const gs_graph *g, gs_id id, int k) {
+  return node_at(g, id)->arg[k];
+}
+static inline double value_at(const gs_graph *g, gs_id id) {
+  return node_at(g, id)->value;
+}
 static inline bool is_const(const gs_graph *g, gs_id id) {
   return node_at(g, id)->op == GS_OP_CONST;
 }

@@ -10,15 +10,6 @@
 
 #include <math.h>
 
-static gs_op op_at(const gs_graph *g, gs_id id) {
-  return node_at(g, id)->op;
-}
-static gs_id arg_at(const gs_graph *g, gs_id id, int k) {
-  return node_at(g, id)->arg[k];
-}
-static double value_at(const gs_graph *g, gs_id id) {
-  return node_at(g, id)->value;
-}
 static gs_id neg(gs_graph *g, gs_id a) {
   return gs_op1(g, GS_OP_NEG, a);
 }

@@ -11,13 +11,6 @@
 #define LEVELS_KNOWN 6 /* levels through which a condition is known */
 #define DEEPEST 12     /* levels that a view looks through */
 
-static gs_op op_at(const gs_graph *g, gs_id id) {
-  return node_at(g, id)->op;
-}
-static gs_id arg_at(const gs_graph *g, gs_id id, int k) {
-  return node_at(g, id)->arg[k];
-}
-
 /* ---- functions ---- */
 
 static gs_id rewrite_sqrt(gs_graph *g, const gs_node *n) {

@@ -51,8 +51,8 @@ end
 local function is_spec(spec)
   local want = { init = "table", step = "function", merge = "function" }
   if type(spec) ~= "table" then
-    core.report(nil, "argument 3 of gs.reduce must be { init = {...}, step = function(s, e) ... end, "
-      .. "merge = function(a, b) ... end }")
+    core.report(nil, "argument 3 of gs.reduce must be { init = {...}, step = function(s, e) ... "
+      .. "end, merge = function(a, b) ... end }")
     return false
   end
   for _, key in ipairs { "init", "merge", "step" } do
@@ -174,7 +174,7 @@ local function read_count(spec)
   return at and names.is_name(string.sub(spec, 1, at - 1)) and count
 end
 
--- topk(e, "E", "K=8"): the K largest along a dim K, descending, and their indices; of equal ones the
+-- topk(e, "E", "K=8"): the K largest along a dim K, descending, and their indices; of equal ones
 -- lowest index first.
 function reduce.topk(e, dim, spec)
   local x, ok = core.value(e, "argument 1 of gs.topk")

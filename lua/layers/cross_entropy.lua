@@ -68,7 +68,9 @@ return gs.layer "cross_entropy" {
     local own = gs.at(z, "V", p.label, ok)
     local nll = gs.logsumexp(z - own, "V")
     local loss = hit * nll
-    if p.smoothing > 0 then loss = loss + all * nll - gs.sum(of_class(p, class * (z - own), 0), "V") end
+    if p.smoothing > 0 then
+      loss = loss + all * nll - gs.sum(of_class(p, class * (z - own), 0), "V")
+    end
     if p.z_loss > 0 then loss = loss + p.z_loss * (nll + own)^2 end
     local out = { loss = reduced(p, gs.where(ok, loss, 0)), save = { own = own, nll = nll } }
     if p.with_accuracy ~= 0 then
