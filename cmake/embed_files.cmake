@@ -2,8 +2,13 @@
 set(body "#include \"base/asset.h\"\n#include <string.h>\n")
 set(table "")
 set(n 0)
+# NVRTC is given one text: what the preludes share is put in the place of its #include.
+set(shared "prelude_integers.h")
+string(HEX "#include \"${shared}\"\n" include)
+file(READ ${ROOT}/templates/${shared} shared_hex HEX)
 foreach(f ${FILES})
   file(READ ${ROOT}/${f} hex HEX)
+  string(REPLACE "${include}" "${shared_hex}" hex "${hex}")
   string(LENGTH "${hex}" digits)
   math(EXPR len "${digits} / 2")
   string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
