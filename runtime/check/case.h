@@ -47,6 +47,8 @@ double *gs_case_order(const gs_case *c, const gs_array *a, const double *which, 
 /* "[3, 17]": the index of element i. */
 void gs_case_index(const gs_case *c, const int *dim, int ndims, int64_t i, char *out, size_t cap);
 
+/* The layer's expressions as written against what the simplifier makes of them. */
+gs_status gs_check_simplified(gs_case *c, gs_error *err);
 /* Points 1, 2 and 5 on a case. */
 gs_status gs_check_math(gs_case *c, gs_rng *r, gs_check_report *rep, gs_error *err);
 

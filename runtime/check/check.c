@@ -57,7 +57,10 @@ gs_status gs_check_layer(gs_author *a, const char *name, const gs_check_options 
   if (st == GS_OK) st = gs_layer_open(a, name, &l, err);
   if (st == GS_OK) st = draw_cases(l, o, &rng, cases, &n, err);
   for (int k = 0; st == GS_OK && k < n; k++)
-    if (cases[k].i->dtype == GS_F32) st = gs_check_math(&cases[k], &rng, r, err);
+    if (cases[k].i->dtype == GS_F32) {
+      st = gs_check_simplified(&cases[k], err);
+      if (st == GS_OK) st = gs_check_math(&cases[k], &rng, r, err);
+    }
   for (int d = 0; st == GS_OK && d < o->ndevices; d++)
     st = gs_check_runs(cases, n, o->devices[d], o, r, err);
   if (st == GS_OK && r->has_gradient) compare_costs(l, &cases[0], r);

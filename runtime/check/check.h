@@ -3,6 +3,8 @@
  *   3. the expanded kernels against the float64 value, within a bound derived from the arithmetic,
  *   4. every output written once, nothing unwritten read, no access out of range, no race,
  *   5. the cost of the closed form beside that of the derived one.
+ * Besides, each expression as written against what the simplifier makes of it, since kernels and the
+ * derived backward come from the latter.
  * What passes is "checked" at many points, not proved. */
 #ifndef GS_CHECK_H
 #define GS_CHECK_H

@@ -74,6 +74,7 @@ static gs_status prepare(item *it, gs_error *err) {
                      &o, &r, &it->c, err);
   it->is_ready = st == GS_OK;
   gs_check_report rep = {0};
+  if (st == GS_OK) st = gs_check_simplified(&it->c, err);
   return st == GS_OK && it->layer.has_gradient ? gs_check_math(&it->c, &r, &rep, err) : st;
 }
 

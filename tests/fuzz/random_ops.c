@@ -134,6 +134,8 @@ static bool unary(maker *m) {
       {"gs.tanh($a)^2", true},
       {"gs.exp(-gs.tanh($a)^2)", true},
       {"gs.rsqrt($a^2 + 0.5)", true},
+      {"(gs.sin($a) - 2) * gs.rsqrt((gs.sin($a) - 2) * (gs.sin($a) - 2)) + 0.1 * $a", true},
+      {"gs.sqrt((gs.sin($a) - 2)^2) / (gs.sin($a) - 2) - 0.1 * $a", true},
       {"gs.sqrt($a^2 + 1)", true},
       {"gs.log($a^2 + 1)", true},
       {"gs.stop(gs.sin($a))", true},
