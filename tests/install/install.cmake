@@ -1,4 +1,4 @@
-# cmake -DBUILD= -DSOURCE= -DCC= -P install.cmake: installs the build under BUILD/installed, then uses it
+# cmake -DBUILD= -DSOURCE= -DCC= -DGENERATOR= -P install.cmake: installs the build under BUILD/installed, then uses it
 # as a stranger would: the example built by find_package (shared and static) and by pkg-config, from a
 # folder of its own; and holds what the libraries export against the header.
 set(prefix ${BUILD}/installed)
@@ -36,7 +36,7 @@ foreach(library "-D;${shared}" "-g;${archive}")
 endforeach()
 
 foreach(kind gradsmith static)
-  run(${CMAKE_COMMAND} -S ${SOURCE}/examples/rmsnorm -B ${work}/${kind} -DCMAKE_C_COMPILER=${CC}
+  run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE}/examples/rmsnorm -B ${work}/${kind} -DCMAKE_C_COMPILER=${CC}
       -DCMAKE_PREFIX_PATH=${prefix} -DGRADSMITH=gradsmith::${kind})
   run(${CMAKE_COMMAND} --build ${work}/${kind})
 endforeach()
