@@ -49,6 +49,27 @@ def adamw(pack, p, g):
                      eps=1e-8, decay=0.01)
 
 
+def attention(pack, which, q, k, v, lengths):
+    """q [T, heads, D], k and v [T, K, D]: causal, the documents one after the other."""
+    (T, N, D), K = q.shape, k.shape[1]
+    cu = torch.tensor([0] + lengths, device=q.device).cumsum(0).int()
+    t = dict(q=q.reshape(T, K, N // K, D), k=k, v=v, cu_q=cu, cu_k=cu, scale=D ** -0.5)
+    sizes = dict(K=K, G=N // K, D=D)
+    forward = pack.call("attention.forward", q.dtype, "y,lse", **sizes).bind(**t)
+    if which == "fwd": return forward
+    t.update(forward(), dy=torch.randn_like(t["q"]))
+    return pack.call("attention.backward", q.dtype, "dq,dk,dv", **sizes).bind(**t)
+
+
+def nf4(pack, which, q, absmax, nested, offset):
+    """The codes and statistics that bitsandbytes made."""
+    x = torch.empty(2 * q.numel(), dtype=torch.bfloat16, device=q.device)
+    if which == "dequantize":
+        return pack.call("nf4_dequantize.forward", x.dtype, "x").bind(q=q, absmax=absmax, x=x)
+    call = pack.call("nf4_double_dequantize.forward", x.dtype, "x")
+    return call.bind(q=q, q_absmax=absmax, absmax2=nested, offset=offset.float(), x=x)
+
+
 def cross_entropy(pack, x, y):
     call = pack.call("cross_entropy.terminal", x.dtype, "loss,dlogits", V=x.shape[-1])
     up = torch.full((), 1 / x.shape[0], device=x.device)
@@ -61,6 +82,8 @@ def cases(op, t, opened=[]):
     if name in NORMS: return {"gradsmith": norm(pack, name, which, t)}
     if name == "swiglu": return {"gradsmith": swiglu(pack, which, t)}
     if name == "rope": return {"gradsmith": rope(pack, **t)}
+    if name in ("attention", "packed"): return {"gradsmith": attention(pack, which, **t)}
+    if name == "nf4": return {"gradsmith": nf4(pack, which, **t)}
     if name == "adamw": return {"gradsmith": adamw(pack, **t)}
     if name == "ce": return {"gradsmith (in place)": cross_entropy(pack, **t)}
     return {}
