@@ -9,7 +9,8 @@ add_library(libgradsmith_objects OBJECT
   ${root}/runtime/base/hash.c ${root}/runtime/base/text.c
   ${root}/runtime/pack/file.c ${root}/runtime/pack/index.c
   ${root}/runtime/pack/lib/bind.c ${root}/runtime/pack/lib/pack.c
-  ${root}/runtime/device/cuda/driver.c ${root}/runtime/jit/library.c ${root}/gen/emit/caps.c)
+  ${root}/runtime/device/cuda/driver.c ${root}/runtime/device/cuda/boxes.c
+  ${root}/runtime/device/tensor_map.c ${root}/runtime/jit/library.c ${root}/gen/emit/caps.c)
 set_target_properties(libgradsmith_objects PROPERTIES POSITION_INDEPENDENT_CODE ON
                       C_VISIBILITY_PRESET hidden)
 target_include_directories(libgradsmith_objects SYSTEM PRIVATE ${gs_jansson_INCLUDE}

@@ -17,6 +17,7 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
       }
     }
   }
+  GS_LET_NEXT();
   @{PARTS}
 }
 //@ flat_single
@@ -53,6 +54,7 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
       @{STEP}
     }
   }
+  GS_LET_NEXT();
   @{PARTS}
 }
 //@ rows_single

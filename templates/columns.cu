@@ -13,6 +13,7 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 1,
     for (i64 @{ROW} = group; @{ROW} < @{COUNT}; @{ROW} += groups) {
       @{BODY}
     }
+    GS_LET_NEXT();
     @{PARTS}
   }
 }

@@ -59,6 +59,15 @@ struct e8m0 {
 extern __shared__ __align__(128) unsigned char gs_dynamic[];
 #define GS_DYNAMIC(type, name, at, count) type *const name = (type *)(gs_dynamic + (at))
 #define GS_SYNC() __syncthreads()
+// Kernels that follow one another: the first lets the next one's blocks begin where there is room;
+// the next waits until the first is over and what it wrote can be read.
+#if __CUDA_ARCH__ >= 900
+#define GS_LET_NEXT() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#define GS_WAIT_LAST() asm volatile("griddepcontrol.wait;" ::: "memory")
+#else
+#define GS_LET_NEXT() ((void)0)
+#define GS_WAIT_LAST() ((void)0)
+#endif
 #define GS_SYNCWARP() __syncwarp()
 #define GS_UNROLL _Pragma("unroll")
 
@@ -269,6 +278,13 @@ GS_FN gs_drawn gs_rand(i64 index, i64 site, i64 seed) {
 
 #include "prelude_integers.h"
 
+// v, of which nothing is known: where a row begins, in a loop over rows with a loop along the row
+// inside. With one pointer for both, stores of 16 bytes would fall apart into words.
+GS_FN i64 gs_apart(i64 v) {
+  asm("" : "+l"(v));
+  return v;
+}
+
 // Elements.
 template <class T> GS_FN f32 gs_get(const T *x, i64 i) {
   return gs_to_f32(x[i]);
@@ -446,6 +462,50 @@ GS_FN void gs_unpack(f32 (&out)[N], const gs_packed<N, T> &packed) {
       gs_anew<PASS, T, N>::get(out + k, u);
   }
 }
+// The largest of packed elements, two at a time: m begins as gs_lowest, takes vectors in, and gives
+// the largest of all that it has seen; a NaN loses to a number.
+template <class T> struct gs_pairs;
+template <> struct gs_pairs<bf16> {
+  static constexpr unsigned lowest = 0xff80ff80u;
+  static GS_FN unsigned most(unsigned a, unsigned b) {
+    unsigned m;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    return m;
+  }
+};
+template <> struct gs_pairs<f16> {
+  static constexpr unsigned lowest = 0xfc00fc00u;
+  static GS_FN unsigned most(unsigned a, unsigned b) {
+    unsigned m;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    return m;
+  }
+};
+template <int N, class T> GS_FN void gs_lowest(gs_packed<N, T> &m) {
+  typedef gs_vector<N, T> V;
+  GS_UNROLL for (int k = 0; k < N / V::each; k++) {
+    typename V::piece u;
+    GS_UNROLL for (int j = 0; j < V::bytes / 4; j++) u.w[j] = gs_pairs<T>::lowest;
+    m.part[k] = u.p;
+  }
+}
+template <int N, class T> GS_FN void gs_most(gs_packed<N, T> &m, const gs_packed<N, T> &x) {
+  typedef gs_vector<N, T> V;
+  GS_UNROLL for (int k = 0; k < N / V::each; k++) {
+    typename V::piece u, w;
+    u.p = m.part[k];
+    w.p = x.part[k];
+    GS_UNROLL for (int j = 0; j < V::bytes / 4; j++) u.w[j] = gs_pairs<T>::most(u.w[j], w.w[j]);
+    m.part[k] = u.p;
+  }
+}
+template <int N, class T> GS_FN f32 gs_most_of(const gs_packed<N, T> &m) {
+  f32 v[N], most;
+  gs_unpack(v, m);
+  most = v[0];
+  GS_UNROLL for (int j = 1; j < N; j++) most = fmaxf(most, v[j]);
+  return most;
+}
 // Copies to shared memory that go on while the thread does other work: those begun since the last
 // GS_COPY_CLOSE() make a group; GS_COPY_WAIT(n) waits for all but the thread's last n groups. Only
 // the thread itself may read what it copied, but for a barrier after the wait.
@@ -532,6 +592,19 @@ GS_FN f32 gs_exp(f32 v) {
   const f32 h = __fmul_rd(v, 1.44269502f);
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(h));
   return e * (1.0f + __saturatef(__fmaf_rn(h, -0.693147182f, v)));
+}
+// For what is summed, or rounded to 16 bits: right to 3 units of the last place and one of v's own.
+// Of v - from: one of the larger's own; from lies below 2^127.
+GS_FN f32 gs_exp2_near(f32 v) {
+  f32 e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(v));
+  return e;
+}
+GS_FN f32 gs_exp_near(f32 v) {
+  return gs_exp2_near(v * 1.44269502f);
+}
+GS_FN f32 gs_exp_near(f32 v, f32 from) {
+  return gs_exp2_near(__fmaf_rn(v, 1.44269502f, from * -1.44269502f));
 }
 GS_FN f32 gs_log(f32 v) {
   return logf(v);
@@ -704,18 +777,40 @@ GS_FN void gs_cluster_gather(f32 (&out)[N * K], const f32 (&v)[K], f32 *meet) {
   gs_cluster_sync();
   GS_UNROLL for (int j = 0; j < N * K; j++) out[j] = meet[j];
 }
+// The same where the places from `at` on are not those of the exchange before or after.
+template <int N, int K>
+GS_FN void gs_cluster_gather_at(f32 (&out)[N * K], const f32 (&v)[K], f32 *meet, int at) {
+  const int rank = gs_cluster_rank();
+  if (GS_TID < N)
+    GS_UNROLL for (int k = 0; k < K; k++) gs_cluster_put(meet, GS_TID, at + rank * K + k, v[k]);
+  gs_cluster_sync();
+  GS_UNROLL for (int j = 0; j < N * K; j++) out[j] = meet[at + j];
+}
+template <class OP, int N> GS_FN f32 gs_cluster_join(f32 (&all)[N]) {
+  GS_UNROLL for (int n = N / 2; n > 0; n /= 2)
+    GS_UNROLL for (int j = 0; j < n; j++) all[j] = OP::of(all[j], all[j + n]);
+  return all[0];
+}
+template <class OP, int N> GS_FN f32 gs_cluster_reduce_at(f32 v, f32 *meet, int at) {
+  f32 all[N];
+  const f32 own[1] = {v};
+  gs_cluster_gather_at<N>(all, own, meet, at);
+  return gs_cluster_join<OP>(all);
+}
 template <class OP, int N> GS_FN f32 gs_cluster_reduce(f32 v, f32 *meet) {
   f32 all[N];
   const f32 own[1] = {v};
   gs_cluster_gather<N>(all, own, meet);
-  GS_UNROLL for (int n = N / 2; n > 0; n /= 2)
-    GS_UNROLL for (int j = 0; j < n; j++) all[j] = OP::of(all[j], all[j + n]);
-  return all[0];
+  return gs_cluster_join<OP>(all);
 }
 #define GS_CLUSTER_RANK gs_cluster_rank()
 #define GS_CLUSTER_SYNC() gs_cluster_sync()
 #define GS_CLUSTER_PUT(array, to, i, v) gs_cluster_put(array, to, i, v)
 #define GS_CLUSTER_GATHER(n, out, v, meet) gs_cluster_gather<(n)>(out, v, meet)
+#define GS_CLUSTER_GATHER_AT(n, out, v, meet, at) gs_cluster_gather_at<(n)>(out, v, meet, at)
+#define GS_CLUSTER_SUM_AT(n, v, meet, at) gs_cluster_reduce_at<gs_op_sum, (n)>(v, meet, at)
+#define GS_CLUSTER_MAX_AT(n, v, meet, at) gs_cluster_reduce_at<gs_op_max, (n)>(v, meet, at)
+#define GS_CLUSTER_MIN_AT(n, v, meet, at) gs_cluster_reduce_at<gs_op_min, (n)>(v, meet, at)
 #define GS_CLUSTER_SUM(n, v, meet) gs_cluster_reduce<gs_op_sum, (n)>(v, meet)
 #define GS_CLUSTER_MAX(n, v, meet) gs_cluster_reduce<gs_op_max, (n)>(v, meet)
 #define GS_CLUSTER_MIN(n, v, meet) gs_cluster_reduce<gs_op_min, (n)>(v, meet)

@@ -266,6 +266,15 @@ GS_FN f32 gs_exp(f32 x) {
   gs_scale s = gs_exp2i(e.n);
   return (1.0f + e.expm1) * s.a * s.b;
 }
+GS_FN i64 gs_apart(i64 v) {
+  return v;
+}
+GS_FN f32 gs_exp_near(f32 v) {
+  return gs_exp(v);
+}
+GS_FN f32 gs_exp_near(f32 v, f32 from) {
+  return gs_exp(v - from);
+}
 GS_FN f32 gs_sigmoid(f32 v) {
   return 1.0f / (1.0f + gs_exp(-v));
 }
@@ -484,17 +493,24 @@ GS_FN i64 gs_exchange(gs_emu_thread *t, i64 v, int distance, int line) {
 }
 #define GS_EXCHANGE(v, distance) gs_exchange(gs_meet(gs_here), v, distance, __LINE__)
 
+#define GS_LET_NEXT() ((void)0)
+#define GS_WAIT_LAST() ((void)0)
 #define GS_CLUSTER_RANK (gs_meet(gs_here)->rank)
 #define GS_CLUSTER_SYNC() (gs_meet(gs_here)->rt->cluster_sync(gs_here.self, __LINE__))
 #define GS_CLUSTER_PUT(array, to, i, v)                                                            \
   gs_cluster_put(gs_meet(gs_here), (array), (to), (i), (v), __LINE__)
 #define GS_CLUSTER_GATHER(n, out, v, meet)                                                         \
   gs_cluster_gather<(n)>(gs_meet(gs_here), (out), (v), (meet), __LINE__)
-#define GS_CLUSTER_REDUCE(n, v, meet, op)                                                          \
-  gs_cluster_reduce<(n)>(gs_meet(gs_here), (v), (meet), op, __LINE__)
-#define GS_CLUSTER_SUM(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, GS_EMU_SUM)
-#define GS_CLUSTER_MAX(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, GS_EMU_MAX)
-#define GS_CLUSTER_MIN(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, GS_EMU_MIN)
+#define GS_CLUSTER_GATHER_AT(n, out, v, meet, at)                                                  \
+  gs_cluster_gather_at<(n)>(gs_meet(gs_here), (out), (v), (meet), (at), __LINE__)
+#define GS_CLUSTER_REDUCE(n, v, meet, at, first, op)                                               \
+  gs_cluster_reduce<(n)>(gs_meet(gs_here), (v), (meet), (at), first, op, __LINE__)
+#define GS_CLUSTER_SUM(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, 0, true, GS_EMU_SUM)
+#define GS_CLUSTER_MAX(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, 0, true, GS_EMU_MAX)
+#define GS_CLUSTER_MIN(n, v, meet) GS_CLUSTER_REDUCE(n, v, meet, 0, true, GS_EMU_MIN)
+#define GS_CLUSTER_SUM_AT(n, v, meet, at) GS_CLUSTER_REDUCE(n, v, meet, at, false, GS_EMU_SUM)
+#define GS_CLUSTER_MAX_AT(n, v, meet, at) GS_CLUSTER_REDUCE(n, v, meet, at, false, GS_EMU_MAX)
+#define GS_CLUSTER_MIN_AT(n, v, meet, at) GS_CLUSTER_REDUCE(n, v, meet, at, false, GS_EMU_MIN)
 
 GS_FN void *gs_shared(gs_emu_thread *t, i64 bytes, const char *name, int line) {
   unsigned at = (t->shared_used + 15u) & ~15u;
@@ -522,6 +538,18 @@ template <int N, class T> struct gs_packed {
 template <int PASS = 0, int N, class T>
 GS_FN void gs_unpack(f32 (&out)[N], const gs_packed<N, T> &packed) {
   GS_UNROLL for (int k = 0; k < N; k++) out[k] = gs_to_f32(packed.e[k]);
+}
+template <int N, class T> GS_FN void gs_lowest(gs_packed<N, T> &m) {
+  GS_UNROLL for (int k = 0; k < N; k++) m.e[k] = gs_round<T>::from(-GS_INF);
+}
+template <int N, class T> GS_FN void gs_most(gs_packed<N, T> &m, const gs_packed<N, T> &x) {
+  GS_UNROLL for (int k = 0; k < N; k++)
+    m.e[k] = gs_round<T>::from(gs_max(gs_to_f32(m.e[k]), gs_to_f32(x.e[k])));
+}
+template <int N, class T> GS_FN f32 gs_most_of(const gs_packed<N, T> &m) {
+  f32 most = gs_to_f32(m.e[0]);
+  for (int k = 1; k < N; k++) most = gs_max(most, gs_to_f32(m.e[k]));
+  return most;
 }
 
 #if !defined(GS_CHECKED)
@@ -793,21 +821,27 @@ void gs_cluster_put(gs_emu_thread *t, gs_inout<T> array, int to, i64 i, V v, int
 
 // ---- clusters ----
 
+template <int N, int K, class A>
+GS_FN void gs_cluster_gather_at(gs_emu_thread *t, f32 (&out)[N * K], const f32 (&v)[K], A meet,
+                                int at, int line) {
+  if (t->tid < N)
+    for (int k = 0; k < K; k++) gs_cluster_put(t, meet, t->tid, at + t->rank * K + k, v[k], line);
+  t->rt->cluster_sync(t, line);
+  for (int j = 0; j < N * K; j++) out[j] = meet[at + j];
+}
 // What each of the n blocks says, K values of its own, by rank; meet: n * K shared values.
 template <int N, int K, class A>
 GS_FN void gs_cluster_gather(gs_emu_thread *t, f32 (&out)[N * K], const f32 (&v)[K], A meet,
                              int line) {
   t->rt->cluster_sync(t, line); // all have begun, and have read what was there
-  if (t->tid < N)
-    for (int k = 0; k < K; k++) gs_cluster_put(t, meet, t->tid, t->rank * K + k, v[k], line);
-  t->rt->cluster_sync(t, line);
-  for (int j = 0; j < N * K; j++) out[j] = meet[j];
+  gs_cluster_gather_at<N>(t, out, v, meet, 0, line);
 }
 template <int N, class A>
-GS_FN f32 gs_cluster_reduce(gs_emu_thread *t, f32 v, A meet, int op, int line) {
+GS_FN f32 gs_cluster_reduce(gs_emu_thread *t, f32 v, A meet, int at, bool first, int op, int line) {
   f32 all[N];
   const f32 own[1] = {v};
-  gs_cluster_gather<N>(t, all, own, meet, line);
+  if (first) t->rt->cluster_sync(t, line);
+  gs_cluster_gather_at<N>(t, all, own, meet, at, line);
   for (int n = N / 2; n > 0; n /= 2)
     for (int j = 0; j < n; j++) {
       const f32 a = all[j], b = all[j + n];

@@ -12,6 +12,7 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, @{BARRIER_FREE},
   for (i64 @{ROW} = GS_BID; @{ROW} < @{COUNT}; @{ROW} += GS_NBLOCKS) {
     @{BODY}
   }
+  GS_LET_NEXT();
   @{PARTS}
 }
 //@ group
@@ -27,6 +28,7 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, @{BARRIER_FREE},
     const bool live = @{ROW} < @{COUNT};
     @{BODY}
   }
+  GS_LET_NEXT();
   @{PARTS}
 }
 //@ ahead
@@ -52,6 +54,7 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
       @{BODY}
     }
   }
+  GS_LET_NEXT();
   @{PARTS}
 }
 //@ ahead_group
@@ -81,6 +84,7 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
       @{BODY}
     }
   }
+  GS_LET_NEXT();
   @{PARTS}
 }
 //@ single

@@ -7,6 +7,7 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 1,
           @{PARAMS}) {
   const i64 @{ROW} = GS_BID * @{THREADS} + GS_TID;
   @{COUNT_PARTS}
+  GS_WAIT_LAST();
   if (@{ROW} < @{WIDTH}) {
     @{SUMS}
     for (i64 b = 0; b < parts; b++) {
@@ -23,10 +24,23 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
   @{SHARED}
   const i64 @{ROW} = GS_BID * @{COLUMNS} + GS_TID % @{COLUMNS};
   @{COUNT_PARTS}
+  GS_WAIT_LAST();
   @{SUMS}
   if (@{ROW} < @{WIDTH}) {
-    for (i64 b = GS_TID / @{COLUMNS}; b < parts; b += @{SLICES}) {
-      @{ADD}
+    for (i64 first = GS_TID / @{COLUMNS}; first < parts; first += @{SLICES} * @{AT_ONCE}) {
+      @{LOADED}
+      GS_UNROLL
+      for (int l = 0; l < @{AT_ONCE}; l++) {
+        const i64 b = first + l * @{SLICES};
+        @{LOAD}
+      }
+      GS_UNROLL
+      for (int l = 0; l < @{AT_ONCE}; l++) {
+        const i64 b = first + l * @{SLICES};
+        if (b < parts) {
+          @{ADD}
+        }
+      }
     }
   }
   @{MEET}
@@ -41,6 +55,7 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
 GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
           @{PARAMS}) {
   @{COUNT_PARTS}
+  GS_WAIT_LAST();
   @{SUMS}
   for (i64 b = GS_TID; b < parts; b += 32) {
     @{ADD}

@@ -313,10 +313,20 @@ static const char *less_text(kern *k, const val *x) {
   return fmt(k, "gs_less(%s, %s)", bare_text(k, x->arg[0]), bare_text(k, condition));
 }
 
+/* exp of what is rounded to 16 bits next: of a difference from what the row has, in one step. */
+static const char *near_exp_text(kern *k, const val *x) {
+  if (!k->near_exp || x->op != GS_OP_EXP) return NULL;
+  const val *d = &k->e->vals[x->arg[0]];
+  bool from_row = !k->name[x->arg[0]] && d->kind == VAL_OP && d->op == GS_OP_SUB &&
+                  !(k->e->vals[d->arg[1]].deps & ~k->u->rows);
+  if (!from_row) return fmt(k, "gs_exp_near(%s)", bare_text(k, x->arg[0]));
+  return fmt(k, "gs_exp_near(%s, %s)", bare_text(k, d->arg[0]), bare_text(k, d->arg[1]));
+}
+
 static const char *op_text(kern *k, int v) {
   const val at = k->e->vals[v], *x = &at;
-  const char *less = less_text(k, x);
-  if (less) return less;
+  const char *less = less_text(k, x), *near = near_exp_text(k, x);
+  if (less || near) return less ? less : near;
   if (x->op == GS_OP_LOOKUP && k->near_tables[x->index]) return near_text(k, x);
   bool narrow = is_narrow(k->e, v);
   const char *c = op_template(k, x, narrow); /* no '$' first before a call's argument */

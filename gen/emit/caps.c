@@ -75,5 +75,9 @@ int64_t gs_count_value(const gs_count *c, const int64_t *sizes) {
       n *= c->each > 1 ? sizes[d] / c->each + (sizes[d] % c->each > 0) : sizes[d];
   int64_t div = c->div > 0 ? c->div : 1;
   n = n / div + (n % div > 0);
+  int64_t plus = c->plus;
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if (c->plus_dims >> d & 1) plus *= sizes[d];
+  n += plus;
   return c->cap > 0 && n > c->cap ? c->cap : n;
 }

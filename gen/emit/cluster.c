@@ -18,13 +18,22 @@ static int64_t threads_for(int64_t vectors, int64_t cluster, int64_t chunks) {
   return up(up(vectors, cluster * chunks), 32) * 32;
 }
 
+static int64_t threads_together(const emit *e) {
+  return PROCESSOR_REGISTERS / (PART_REGISTERS + e->caps->row_registers);
+}
+
+bool two_rows_exceed(const emit *e, int64_t vectors, int64_t registers) {
+  if (e->caps->max_cluster < 2 || registers == 0 || registers > PART_REGISTERS) return false;
+  return 2 * threads_for(vectors, 1, PART_REGISTERS / registers) > threads_together(e);
+}
+
 bool long_row(const emit *e, int64_t vectors, int64_t registers, geometry *g) {
   static const int64_t sizes[] = {1, 2, 4, 8};
   int64_t most = e->caps->max_cluster;
   if (most < 2 || registers == 0 || registers > PART_REGISTERS) return false;
   int64_t chunks = PART_REGISTERS / registers, by_default = 1, legal[4], n = 0;
-  int64_t together = PROCESSOR_REGISTERS / (PART_REGISTERS + e->caps->row_registers); /* threads */
-  if (2 * threads_for(vectors, 1, chunks) > together) /* two rows do; of parts, four */
+  int64_t together = threads_together(e);
+  if (two_rows_exceed(e, vectors, registers)) /* two rows are to fit; of parts, four */
     for (by_default = 2; by_default < most;) {
       if (4 * threads_for(vectors, by_default, chunks) <= together) break;
       by_default *= 2;

@@ -145,8 +145,18 @@ gs_status gs_compile_tuned(const gs_pass *p, const gs_caps *caps, const char *tu
   return GS_OK;
 }
 
-const char *gs_prelude(bool emulator) {
-  const gs_asset *f =
-      gs_asset_find(emulator ? "templates/prelude_emu.h" : "templates/prelude_cuda.cuh");
+const char *gs_prelude_name(bool emulator, gs_prelude_level level) {
+  static const char *const names[GS_PRELUDES][2] = {
+      [GS_PRELUDE_PLAIN] = {"prelude_cuda.cuh", "prelude_emu.h"},
+      [GS_PRELUDE_TILES] = {"prelude_cuda_tiles.cuh", "prelude_emu_tiles.h"},
+      [GS_PRELUDE_HOPPER] = {"prelude_cuda_hopper.cuh", "prelude_emu_hopper.h"},
+  };
+  return names[level][emulator];
+}
+
+const char *gs_prelude(bool emulator, gs_prelude_level level) {
+  char path[64];
+  snprintf(path, sizeof path, "templates/%s", gs_prelude_name(emulator, level));
+  const gs_asset *f = gs_asset_find(path);
   return f ? f->data : "";
 }

@@ -22,11 +22,13 @@ typedef struct gs_caps {
 /* The row for an architecture name; NULL when unknown. "sm_90" is taken as "sm_90a". */
 const gs_caps *gs_caps_find(const char *arch);
 
-/* min(cap, ceil(coef * product of dims / div)); dims as a set; cap 0 means none. Where `each` is
- * not 0, of the one dim ceil(size / each) takes the place of its size. */
+/* min(cap, ceil(coef * product of dims / div) + plus * product of plus_dims); dims as a set; cap 0
+ * means none. Where `each` is not 0, of the one dim ceil(size / each) takes the place of its size. */
 typedef struct gs_count {
   int64_t coef, div, cap, each;
   gs_dims dims;
+  int64_t plus;
+  gs_dims plus_dims;
 } gs_count;
 int64_t gs_count_value(const gs_count *c, const int64_t *sizes);
 
@@ -37,13 +39,29 @@ typedef enum gs_arg_kind {
   GS_ARG_DIM,         /* index: dim. int64 */
   GS_ARG_SCALAR,      /* index: binding. float by value */
   GS_ARG_STEP_SCALAR, /* index: binding. const float * in device memory */
+  GS_ARG_MAP,         /* index: binding, as [rows, heads, D]. A tensor map for copies of boxes */
 } gs_arg_kind;
+
+/* What one copy through a map takes: elements of each dim; a box's row of columns * its type's size
+ * is a multiple of 16 bytes and, with a swizzle (32, 64 or 128; 0: none), at most that. */
+typedef struct gs_box {
+  int rows, heads, columns, swizzle;
+} gs_box;
 
 typedef struct gs_arg {
   gs_arg_kind kind;
   int index;
   bool is_read, is_written;
+  gs_box box; /* of a map */
 } gs_arg;
+
+/* Which further prelude texts a kernel speaks through; each has those before it. */
+typedef enum gs_prelude_level {
+  GS_PRELUDE_PLAIN,  /* prelude_cuda.cuh, prelude_emu.h */
+  GS_PRELUDE_TILES,  /* and ..._tiles: products of tiles by warps */
+  GS_PRELUDE_HOPPER, /* and ..._hopper: tensor maps, barriers that count, products by warpgroups */
+} gs_prelude_level;
+enum { GS_PRELUDES = 3 };
 
 /* A tensor that the launch list reads or writes, by name ("x", "dy", "rstd", "dx").
  *
@@ -70,6 +88,11 @@ typedef struct gs_kernel {
   int threads;
   int shared_bytes;  /* of a block, besides what the text declares of fixed size */
   bool barrier_free; /* no barrier, no warp collective, no shared memory */
+  bool follows;      /* it waits itself for the kernel before it, which may be running yet */
+  bool once; /* reads nothing but integers that a batch brings, and writes temporaries alone: where
+                two lists have this kernel for the same integers, the temporaries of one serve both.
+                Such kernels come first in their list */
+  gs_prelude_level prelude;
 } gs_kernel;
 
 typedef struct gs_temp {
@@ -114,7 +137,8 @@ gs_status gs_compile(const gs_pass *p, const gs_caps *caps, const gs_dump_sink *
 gs_status gs_compile_tuned(const gs_pass *p, const gs_caps *caps, const char *tuned,
                            const gs_dump_sink *dump, gs_launch_list **out, gs_error *err);
 
-/* The prelude: "templates/prelude_cuda.cuh" or "templates/prelude_emu.h" as text. */
-const char *gs_prelude(bool emulator);
+/* The prelude as one text, and the name of its last file ("prelude_cuda_tiles.cuh"). */
+const char *gs_prelude(bool emulator, gs_prelude_level level);
+const char *gs_prelude_name(bool emulator, gs_prelude_level level);
 
 #endif

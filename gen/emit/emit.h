@@ -238,6 +238,7 @@ const char *c_name(emit *e, const char *name);
 int64_t mem_packed(const emit *e, const mem *m); /* elements of the packed part */
 int mem_real(const emit *e, int m);              /* of a result in place: what it is written over */
 void share_in_place(emit *e);                    /* inplace.c: proves or refuses results in place */
+void share_same(emit *e, int r); /* result r lies in the earlier one of the same value */
 
 /* ---- schedule.c ---- */
 gs_status schedule(emit *e);
@@ -276,6 +277,8 @@ typedef struct geometry {
   bool compensated;   /* column sums carry their rounding error along */
   bool carried;       /* column sums go to shared memory after every LONGEST_CHAIN rows */
   int64_t shared;     /* bytes of it that are not static */
+  int ring;           /* places for pieces of rows in shared memory; 0: none */
+  int64_t part;       /* of a ring: vectors of the row that a block has */
 } geometry;
 /* What a kernel of rows asks for. */
 typedef struct demand {
@@ -294,6 +297,9 @@ void geometry_row(const emit *e, const demand *d, geometry *out);
 /* A long row that threads keep in registers, `registers` a vector: for one block, or the blocks of
  * a cluster; false, and *g as it was, where that is not for this row. */
 bool long_row(const emit *e, int64_t vectors, int64_t registers, geometry *g);
+/* Whether two such rows are too much for the registers of a processor. */
+bool two_rows_exceed(const emit *e, int64_t vectors, int64_t registers);
+#define MEETING 16       /* f32 of an exchange in a cluster, at most */
 #define LONGEST_CHAIN 16 /* additions in a row without carrying the rounding error along */
 
 /* ---- body.c: a kernel being written ---- */
@@ -326,9 +332,11 @@ typedef struct kern {
   bool *tables;                /* by number: read */
   bool *near_tables;           /* by number: looked up in a copy in shared memory, tableN_at */
   bool whole;                  /* no limit ends a row: they are left out */
+  bool near_exp;               /* what is being written is stored in 16 bits or fewer */
   int ntables;
   int counter;
   bool *reads, *writes, *strides; /* by mem */
+  gs_box *maps; /* by mem: of its tensor map; rows 0: it has none. NULL: no mem has one */
   bool dims[GS_MAX_DIMS];
   struct {
     int value;
@@ -341,6 +349,8 @@ typedef struct kern {
   int pass;      /* number of the loop over a row, 0 ... 7 */
   int nkept;
   const char *chunk; /* the text "[c]" that follows their names */
+  bool rows_apart;   /* a row's beginning is not to be joined with the places in it */
+  const char *place; /* of a ring: where the vector in hand lies */
 } kern;
 
 typedef enum term_kind { TERM_STORE, TERM_REDUCE } term_kind;
@@ -430,7 +440,7 @@ const char *geometry_text(kern *k, const geometry *g, int vec, const char *more)
 
 /* One step a chunk: what follows is inside, up to close_chunks. Returns whether there is a test. */
 bool open_chunks(kern *k, const geometry *g, const space *s);
-void close_chunks(kern *k, bool tested);
+void close_chunks(kern *k, const geometry *g, bool tested);
 
 /* ---- held.c: what a kernel of rows holds on the chip ---- */
 typedef struct held {
@@ -439,7 +449,9 @@ typedef struct held {
   bool same;   /* all rows read the same */
   bool packed; /* can stay as it lies in memory, and be fetched before the first loop */
   bool staged; /* can be copied ahead */
+  bool early;  /* of a row that a few lanes have at once: fetched with what comes first */
 } held;
+enum { MAX_NEXT = 8 };
 typedef struct plan {
   loop *loops[MAX_LOOPS];
   int nloops;
@@ -449,6 +461,9 @@ typedef struct plan {
   geometry g;
   held held[32];
   int nheld;
+  int next[MAX_NEXT]; /* loads of one element a row that are made a row ahead */
+  const char *next_name[MAX_NEXT];
+  int nnext;
 } plan;
 bool same_space(const space *a, const space *b);
 void find_held(kern *k, plan *p);
@@ -456,11 +471,30 @@ void count_demand(kern *k, const plan *p, demand *d);
 void hold_same(kern *k, plan *p);  /* before the rows */
 void copy_ahead(kern *k, plan *p); /* begins the copies of one row */
 void hold_row(kern *k, plan *p);   /* before the first loop over a row */
+/* What a row has one of, where rows are copied ahead: its first is loaded before the rows, each
+ * next one while the row before it is in hand. */
+void load_first(kern *k, plan *p);
+void load_next(kern *k, plan *p);
+
+void keep(kern *k, const held *h, const char *name, const char *ring, const char *from);
+const char *declare_ring(kern *k, int v, int64_t elements);
+
+/* ---- ring.c: long rows in shared memory ---- */
+/* Bytes of a vector of all that several loops over the row read; 0: not to be copied in bulk. */
+int64_t ring_bytes(const kern *k, const plan *p);
+/* As long_row, by a ring. */
+bool ring_row(const emit *e, int64_t vectors, int64_t registers, int64_t bytes, geometry *g);
+/* Declares the ring; the text that begins the copies of a piece. */
+const char *ring_begin(kern *k, plan *p);
+bool ring_open(kern *k, const geometry *g, const space *s); /* as open_chunks */
+void ring_close(kern *k, const geometry *g);
+const char *ring_finish(kern *k, const char *body, const char *copies);
 
 /* ---- shift.c: long rows that begin anywhere ---- */
 bool shift_rows(kern *k, plan *p); /* true: the loops along the row are shifted */
 void unshift_rows(plan *p, int vec);
 bool is_shifted_access(const emit *e, int m, int off, const space *s);
+void declare_head(kern *k, const plan *p);
 void declare_shift(kern *k, const plan *p);
 void write_edges(kern *k, const loop *l);
 
@@ -472,12 +506,19 @@ typedef struct shape {
   int64_t shared; /* bytes that are not static */
   gs_count grid;
   const char *tunables;
-  gs_hole holes[24];
+  gs_prelude_level prelude;
+  bool once, follows;
+  bool says_threads; /* the text itself does: there is no hole for them */
+  gs_hole holes[48];
   int nholes;
 } shape;
 void hole(shape *s, const char *name, const char *text);
 void hole_int(kern *k, shape *s, const char *name, int64_t value);
 void add_kernel(kern *k, shape *s);
+
+/* ---- record.c ---- */
+/* The text of a piece with its holes filled; "" after a failure. */
+const char *expand_piece(emit *e, const shape *s, const gs_hole *holes, int n);
 
 /* ---- one file a template ---- */
 void write_map(emit *e, unit *u);

@@ -17,7 +17,10 @@ enum {
   GROUP_CHUNKS = 4,      /* the most vectors a lane of a warp takes before a block takes the row */
   ROW_THREADS = 128,     /* a block of one row, while a thread has no more vectors than: */
   ROW_CHUNKS = 4,        /* many loads in flight and few threads to wait for */
-  LASTING_THREADS = 512, /* of a processor, in persistent blocks */
+  PAIRS_MOST = 320,      /* threads of a block whose row is read in pairs of vectors, */
+  PAIRS_KEPT = 4,        /* of so many registers each */
+  LASTING_THREADS = 512, /* of a processor, in persistent blocks; */
+  LASTING_MOST = 640,    /* so many where all that a row needs stays in their registers */
   LASTING_CHUNKS = 2,
   AHEAD = 2,
   REGISTERS = 65536,         /* of a processor */
@@ -212,13 +215,19 @@ static int blocks_at_once(const emit *e, int most) {
   return (int)tunable(e, "row", "blocks", most, legal, n);
 }
 
+/* Two vectors a thread, where that is not too many threads and there is one tensor to read. */
+static int64_t passing_threads(const demand *d, int64_t vectors) {
+  int64_t pairs = up(up(vectors, 2), 32) * 32;
+  return pairs > ROW_THREADS && pairs <= PAIRS_MOST && d->kept <= PAIRS_KEPT ? pairs : ROW_THREADS;
+}
+
 /* Each row has a block of its own, or a share of one; as many at a time as their registers let. */
 static void passing_rows(const emit *e, const demand *d, int64_t vectors, geometry *g) {
   bool grouped = vectors <= 32 * GROUP_CHUNKS;
   if (grouped)
     group_rows(vectors, false, g);
   else
-    block_row(vectors, row_threads(e, ROW_THREADS, 1024), ROW_CHUNKS, g);
+    block_row(vectors, row_threads(e, passing_threads(d, vectors), 1024), ROW_CHUNKS, g);
   int64_t room = least(REGISTERS / g->threads - REGISTERS_OWN, REGISTERS_MOST);
   g->resident = d->kept * g->chunks <= room;
   g->blocks = 1;
@@ -251,6 +260,23 @@ static bool fits(const emit *e, const demand *d, geometry *g) {
   int64_t shared = (e->caps->shared_per_block + 1024) / g->blocks - BLOCK_SHARED;
   g->shared = shared_need(d, g);
   return register_need(d, g) <= room && g->shared <= shared;
+}
+
+/* Blocks of a processor, up to `most`, that hold all that they need in registers and have rows
+ * copied ahead; 0: none do. */
+static int whole_blocks(const emit *e, const demand *d, int most, geometry *g) {
+  *g = (geometry){.threads = g->threads,
+                  .lanes = g->lanes,
+                  .per_block = g->per_block,
+                  .chunks = g->chunks,
+                  .ahead = AHEAD,
+                  .resident = true,
+                  .fixed = true,
+                  .carried = d->sums && d->vec > 1,
+                  .compensated = d->vec == 1 && d->sums};
+  for (g->blocks = most; g->blocks > 0; g->blocks--)
+    if (fits(e, d, g)) return g->blocks;
+  return 0;
 }
 
 /* What a persistent block holds on the chip, the best that fits. Long chains of plain additions are
@@ -300,6 +326,10 @@ static void lasting_rows(const emit *e, const demand *d, int64_t vectors, geomet
     block_row(vectors, row_threads(e, threads, LASTING_THREADS), ROW_CHUNKS, g);
   }
   int most = g->threads > 384 ? 1 : g->threads > 192 ? 2 : LASTING_THREADS / g->threads;
+  if (g->per_block == 1 && d->staged) {
+    int whole = whole_blocks(e, d, LASTING_MOST / g->threads, g);
+    most = whole > most ? whole : most;
+  }
   most = blocks_at_once(e, most);
   if (d->staged == 0 || !hold(e, d, most, g)) {
     g->blocks = most;

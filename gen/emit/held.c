@@ -56,6 +56,12 @@ static bool has_logsumexp(const loop *l) {
   return has;
 }
 
+/* A row that lanes of one warp have, a vector each: there what comes last waits for memory as long
+ * as what comes first, if it isn't fetched at the same time. */
+static bool is_brief(const kern *k, const plan *p) {
+  return k->u->ncolumns == 0 && p->main.vec > 1 && p->main.count <= 32 * (int64_t)p->main.vec;
+}
+
 void find_held(kern *k, plan *p) {
   emit *e = k->e;
   int *times = GS_NEW_N(e->a, int, e->nvals + 1);
@@ -71,7 +77,8 @@ void find_held(kern *k, plan *p) {
   for (int v = 0; v < e->nvals && p->nheld < 32; v++) {
     if (times[v] == 0 || !lies_along(e, p, &e->vals[v])) continue;
     held h = describe(k, p, v, times[v]);
-    if (h.twice || (k->u->ncolumns && (h.same || h.staged))) p->held[p->nheld++] = h;
+    h.early = !h.twice && h.packed && is_brief(k, p);
+    if (h.twice || h.early || (k->u->ncolumns && (h.same || h.staged))) p->held[p->nheld++] = h;
   }
 }
 
@@ -109,7 +116,7 @@ void count_demand(kern *k, const plan *p, demand *d) {
       d->same += bytes / d->vec;
       continue;
     }
-    if (h->twice) d->kept += h->packed ? bytes / 4 : d->vec;
+    if (h->twice || h->early) d->kept += h->packed ? bytes / 4 : d->vec;
     if (h->staged) d->staged += bytes / d->vec;
   }
   for (int i = 0; i < k->u->ncolumns; i++) d->sums += k->u->columns[i].kept != 0;
@@ -130,7 +137,7 @@ static const char *stem_of(const kern *k, int v) {
   return k->e->mems[mem_real(k->e, k->e->vals[v].mem)].name;
 }
 
-static const char *declare_ring(kern *k, int v, int64_t elements) {
+const char *declare_ring(kern *k, int v, int64_t elements) {
   const char *name = unique(k, fmt(k, "%s_ring", stem_of(k, v)));
   k->dynamic = fmt(k, "%sGS_DYNAMIC(%s, %s, %lld, %lld);\n", k->dynamic ? k->dynamic : "",
                    type_of(k, v), name, (long long)k->dynamic_bytes, (long long)elements);
@@ -153,7 +160,7 @@ static const char *declare_registers(kern *k, const plan *p, const held *h) {
   return name;
 }
 
-static void keep(kern *k, const held *h, const char *name, const char *ring, const char *from) {
+void keep(kern *k, const held *h, const char *name, const char *ring, const char *from) {
   k->kept[k->nkept].value = h->value;
   k->kept[k->nkept].name = name;
   k->kept[k->nkept].ring = ring;
@@ -173,7 +180,7 @@ static void fetch_all(kern *k, plan *p, const fetch *f, int n) {
   bool tested = open_chunks(k, &p->g, &p->main);
   for (int i = 0; i < n; i++) /* the text of open_chunks says which chunk */
     write_fetch(k, &p->main, &f[i]);
-  close_chunks(k, tested);
+  close_chunks(k, &p->g, tested);
 }
 
 void hold_same(kern *k, plan *p) {
@@ -209,10 +216,10 @@ void copy_ahead(kern *k, plan *p) {
 void hold_row(kern *k, plan *p) {
   fetch f[32];
   int n = 0;
-  for (int i = 0; i < p->nheld && p->g.resident; i++) {
+  for (int i = 0; i < p->nheld && p->g.resident && !p->g.ring; i++) {
     const held *h = &p->held[i];
     int at = find_kept(k, h->value);
-    if (!h->twice || (at >= 0 && k->kept[at].name)) continue;
+    if ((!h->twice && !h->early) || (at >= 0 && k->kept[at].name)) continue;
     const char *name = declare_registers(k, p, h), *ring = at >= 0 ? k->kept[at].ring : NULL;
     if (at >= 0)
       k->kept[at].name = name;
@@ -221,4 +228,63 @@ void hold_row(kern *k, plan *p) {
     if (h->packed) f[n++] = (fetch){.value = h->value, .to = name, .ring = ring, .at = "from + "};
   }
   fetch_all(k, p, f, n);
+}
+
+/* ---- one element a row ---- */
+
+static void find_next(kern *k, plan *p) {
+  const emit *e = k->e;
+  bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
+  collect(e, p->roots, p->nroots, seen, true, NULL);
+  for (int v = 0; v < e->nvals && p->nnext < MAX_NEXT; v++) {
+    const val *x = &e->vals[v];
+    if (!seen[v] || x->kind != VAL_LOAD || x->guard >= 0 || x->level > 0 || !x->deps) continue;
+    if ((x->deps & ~k->u->rows) || !is_plain(e, x->row) || !is_plain(e, x->off)) continue;
+    p->next_name[p->nnext] = unique(k, fmt(k, "%s_next", stem_of(k, v)));
+    p->next[p->nnext++] = v;
+  }
+}
+
+static void write_next(kern *k, plan *p, const char *row) {
+  int nbases = k->nbases, taken = k->ntaken;
+  const char *live = k->live;
+  k->live = NULL;
+  line(k, "{");
+  k->depth++;
+  line(k, "const i64 %s = %s;", row_name(k), row);
+  open_block(k, "if (%s < %s)", row_name(k), rows_text(k));
+  row_bind(k);
+  row_bases(k, p->next, p->nnext);
+  for (int i = 0; i < p->nnext; i++) line(k, "%s = %s;", p->next_name[i], bare_text(k, p->next[i]));
+  close_block(k);
+  close_block(k);
+  k->live = live;
+  k->nbases = nbases;
+  k->ntaken = taken;
+}
+
+void load_first(kern *k, plan *p) {
+  bool group = p->g.per_block > 1;
+  const char *row = group              ? fmt(k, "GS_BID * %d + group", p->g.per_block)
+                    : p->g.cluster > 1 ? fmt(k, "GS_BID / %d", p->g.cluster)
+                                       : "GS_BID";
+  if (!p->g.ahead && !p->g.ring) return;
+  find_next(k, p);
+  for (int i = 0; i < p->nnext; i++)
+    line(k, "%s %s = 0;", value_type(k->e, p->next[i]), p->next_name[i]);
+  if (p->nnext) write_next(k, p, row);
+}
+
+void load_next(kern *k, plan *p) {
+  const char *names[MAX_NEXT];
+  if (!p->nnext) return;
+  for (int i = 0; i < p->nnext; i++) {
+    names[i] = unique(k, fmt(k, "%s_v", stem_of(k, p->next[i])));
+    line(k, "const %s %s = %s;", value_type(k->e, p->next[i]), names[i], p->next_name[i]);
+  }
+  write_next(k, p,
+             p->g.per_block > 1 ? "first + turn + group"
+             : p->g.cluster > 1 ? fmt(k, "first + GS_NBLOCKS / %d", p->g.cluster)
+                                : "first + GS_NBLOCKS");
+  for (int i = 0; i < p->nnext; i++) k->name[p->next[i]] = names[i];
 }

@@ -97,7 +97,7 @@ static int writer(const emit *e, int m) {
 static void try_result(emit *e, int r) {
   const gs_result *x = &e->results[r];
   int m = e->result_mem[r], partner = -1;
-  if (!x->inplace || x->add) return;
+  if (!x->inplace || x->add || x->same) return;
   for (int i = 0; i < e->nmems; i++)
     if (e->mems[i].tensor >= 0 && e->mems[i].binding >= 0 &&
         strcmp(e->list->bindings[e->mems[i].binding].name, x->inplace) == 0)
@@ -112,6 +112,15 @@ static void try_result(emit *e, int r) {
   if (!is_safe(e, e->units[k], m, partner)) return;
   e->mems[m].shares = partner;
   e->list->bindings[e->mems[m].binding].inplace = e->mems[partner].binding;
+}
+
+void share_same(emit *e, int r) {
+  for (int k = 0; k < r; k++) {
+    if (strcmp(e->results[k].name, e->results[r].same) != 0) continue;
+    mem *m = &e->mems[e->result_mem[r]];
+    m->shares = e->result_mem[k];
+    e->list->bindings[m->binding].inplace = e->mems[e->result_mem[k]].binding;
+  }
 }
 
 void share_in_place(emit *e) {

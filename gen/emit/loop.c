@@ -16,6 +16,7 @@ static const char *times(kern *k, const char *s, int64_t n) {
 }
 
 bool open_chunks(kern *k, const geometry *g, const space *s) {
+  if (g->ring) return ring_open(k, g, s);
   const char *lane = lane_name(g);
   bool alone = g->lanes == 1, one = g->chunks == 1;
   const char *i =
@@ -43,8 +44,12 @@ bool open_chunks(kern *k, const geometry *g, const space *s) {
   return test != NULL;
 }
 
-void close_chunks(kern *k, bool tested) {
+void close_chunks(kern *k, const geometry *g, bool tested) {
   k->chunk = "";
+  if (g->ring) {
+    ring_close(k, g);
+    return;
+  }
   if (tested) close_block(k);
   close_block(k);
 }
@@ -65,7 +70,7 @@ void write_loop(kern *k, const geometry *g, const loop *l, bool chunked) {
   }
   bool tested = open_chunks(k, g, s);
   write_step(k, s, "i", l->terms, l->nterms);
-  close_chunks(k, tested);
+  close_chunks(k, g, tested);
   if (s->shifted) write_edges(k, l);
   if (g->ahead == 0) k->pass = k->pass < 7 ? k->pass + 1 : 1; /* lasting blocks have registers */
 }
@@ -75,11 +80,12 @@ static const char *collective_name(gs_op op) {
 }
 
 const char *meeting_area(kern *k, const geometry *g, int n) {
-  int at = k->areas, turns = g->ahead > 0 ? g->ahead + 1 : 1;
+  int at = k->areas, turns = g->ahead > 0 ? g->ahead + 1 : g->ring ? 2 : 1;
+  const char *turn = g->ring ? "turn" : "to";
   k->scratch = true;
   k->areas += 32 * n * turns;
   if (turns == 1) return fmt(k, "%d", at);
-  return at ? fmt(k, "%d + to * %d", at, 32 * n) : fmt(k, "to * %d", 32 * n);
+  return at ? fmt(k, "%d + %s * %d", at, turn, 32 * n) : fmt(k, "%s * %d", turn, 32 * n);
 }
 
 /* Of the row's lanes that are in one block. */
@@ -100,6 +106,9 @@ const char *block_collective(kern *k, const geometry *g, gs_op op, const char *v
 const char *collective(kern *k, const geometry *g, gs_op op, const char *value) {
   const char *own = block_collective(k, g, op, value);
   if (g->cluster <= 1) return own;
+  if (g->ring)
+    return fmt(k, "GS_CLUSTER_%s_AT(%d, %s, meet%d, turn * %d)", collective_name(op), g->cluster,
+               own, ++k->meets, MEETING);
   return fmt(k, "GS_CLUSTER_%s(%d, %s, meet%d)", collective_name(op), g->cluster, own, ++k->meets);
 }
 

@@ -13,7 +13,8 @@ static const char *const words[] = {
     "short",  "auto",   "new",    "delete",   "class", "this",  "template", "operator", "default",
     "union",  "and",    "or",     "not",      "xor",   "for",   "if",       "else",     "do",
     "while",  "return", "switch", "case",     "break", "true",  "false",    "const",    "static",
-    "struct", "void",   "using",  "typename", "bool"};
+    "struct", "void",   "using",  "typename", "bool",  "phase", "come",     "gone",     "lap",
+    "head",   "edge"};
 static const char *const stems[] = {"e",   "r",  "sum", "max", "min",
                                     "lse", "i_", "gs_", "GS_", "table"};
 static const char *const ends[] = {"_v",     "_at",   "_ld",   "_acc", "_comp",

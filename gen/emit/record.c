@@ -38,10 +38,18 @@ static void add_param(kern *k, params *p, const char *text, gs_arg a) {
   p->args[p->n++] = a;
 }
 
+static void map_param(kern *k, params *p, int at) {
+  const mem *m = &k->e->mems[at];
+  gs_arg a = {.kind = GS_ARG_MAP, .index = m->binding, .box = k->maps[at]};
+  a.is_written = m->role == GS_ROLE_OUTPUT && m->tensor < 0;
+  a.is_read = !a.is_written;
+  add_param(k, p, fmt(k, "GS_MAP(%s, %s_map)", gs_type_name(m->type), m->name), a);
+}
+
 static void mem_param(kern *k, params *p, int at) {
   const mem *m = &k->e->mems[at];
   bool in = k->reads[at], out = k->writes[at];
-  if (!in && !out && !k->strides[at]) return;
+  if (!in && !out && !k->strides[at] && !(k->maps && k->maps[at].rows)) return;
   if (m->role == GS_ROLE_SCALAR || m->role == GS_ROLE_STEP_SCALAR) {
     bool step = m->role == GS_ROLE_STEP_SCALAR;
     add_param(k, p, fmt(k, step ? "GS_STEP(%s)" : "GS_NUM(%s)", m->name),
@@ -55,7 +63,10 @@ static void mem_param(kern *k, params *p, int at) {
               .index = m->binding >= 0 ? m->binding : m->temp,
               .is_read = in,
               .is_written = out};
-  add_param(k, p, fmt(k, "%s(%s, %s)", how, gs_type_name(m->type), m->name), a);
+  bool has_map = k->maps && k->maps[at].rows > 0;
+  if (in || out || !has_map)
+    add_param(k, p, fmt(k, "%s(%s, %s)", how, gs_type_name(m->type), m->name), a);
+  if (has_map) map_param(k, p, at);
   if (k->strides[at])
     add_param(k, p, fmt(k, "GS_STRIDE(%s_ld)", m->name),
               (gs_arg){.kind = GS_ARG_STRIDE, .index = m->binding});
@@ -115,11 +126,12 @@ static void add_tables(kern *k, gs_text *t) {
 static const char *banner(kern *k, const shape *s) {
   emit *e = k->e;
   gs_text t = {0};
-  const char *head = fmt(k, "%s.%s, template %s (%s): %s", e->layer, pass_name(e->pass->kind),
-                         s->template_name, s->piece, s->tunables);
+  const char *head = fmt(k, "%s.%s, template %s (%s): %s", e->layer,
+                         s->once ? "batch" : pass_name(e->pass->kind), s->template_name, s->piece,
+                         s->tunables);
   add_comment(&t, head, strlen(head));
   head = fmt(k, "key: %s, %s", e->pass->key ? e->pass->key : "", e->caps->arch);
-  add_comment(&t, head, strlen(head));
+  if (!s->once) add_comment(&t, head, strlen(head));
   for (const char *f = k->u && k->u->formula ? k->u->formula : ""; *f;) {
     const char *end = strchr(f, '\n');
     size_t n = end ? (size_t)(end - f) : strlen(f);
@@ -139,7 +151,7 @@ static uint32_t hash_text(const char *s, uint64_t h) {
   return (uint32_t)(h ^ h >> 32);
 }
 
-static const char *expand_piece(emit *e, const shape *s, const gs_hole *holes, int n) {
+const char *expand_piece(emit *e, const shape *s, const gs_hole *holes, int n) {
   const char *file = gs_arena_printf(e->a, "templates/%s.cu", s->template_name), *piece;
   size_t len;
   if (gs_piece(file, s->piece, &piece, &len, e->err)) {
@@ -160,6 +172,8 @@ static const char *expand_piece(emit *e, const shape *s, const gs_hole *holes, i
 static const char *entry_name(kern *k, const shape *s, const char *text) {
   emit *e = k->e;
   uint64_t seed = 14695981039346656037u;
+  if (s->once) /* the same for every pass that has this text */
+    return gs_arena_printf(e->a, "%s_%s_%08x", e->layer, s->piece, (unsigned)hash_text(text, seed));
   const char *key = fmt(k, "%s/%s/%s", e->pass->key ? e->pass->key : "", e->caps->arch, s->piece);
   char *name = gs_arena_printf(e->a, "%s_%s_%08x", e->layer, pass_name(e->pass->kind),
                                (unsigned)hash_text(text, seed ^ hash_text(key, seed)));
@@ -182,7 +196,7 @@ void add_kernel(kern *k, shape *s) {
   all_params(k, &p);
   hole(s, "BANNER", banner(k, s));
   hole(s, "PARAMS", gs_arena_strdup(e->a, p.text.s ? p.text.s : ""));
-  hole_int(k, s, "THREADS", s->threads);
+  if (!s->says_threads) hole_int(k, s, "THREADS", s->threads);
   gs_text_free(&p.text);
   int n = s->nholes;
   hole(s, "ENTRY", "ENTRY");
@@ -199,5 +213,8 @@ void add_kernel(kern *k, shape *s) {
                    .grid = s->grid,
                    .threads = s->threads,
                    .shared_bytes = (int)s->shared,
+                   .prelude = s->prelude,
+                   .once = s->once,
+                   .follows = s->follows,
                    .barrier_free = s->barrier_free};
 }

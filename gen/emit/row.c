@@ -129,7 +129,11 @@ static const char *join_blocks(kern *k, const geometry *g, const char *n, const 
                                const char *sum) {
   line(k, "const f32 %s_own[2] = {%s, %s};", n, top, sum);
   line(k, "f32 %s_each[%d];", n, 2 * g->cluster);
-  line(k, "GS_CLUSTER_GATHER(%d, %s_each, %s_own, meet%d);", g->cluster, n, n, ++k->meets);
+  if (g->ring)
+    line(k, "GS_CLUSTER_GATHER_AT(%d, %s_each, %s_own, meet%d, turn * %d);", g->cluster, n, n,
+         ++k->meets, MEETING);
+  else
+    line(k, "GS_CLUSTER_GATHER(%d, %s_each, %s_own, meet%d);", g->cluster, n, n, ++k->meets);
   line(k, "f32 %s_all = %s_each[0], %s_total = 0.0f;", n, n, n);
   line(k, "GS_UNROLL");
   line(k, "for (int b = 1; b < %d; b++) %s_all = gs_max(%s_all, %s_each[2 * b]);", g->cluster, n, n,
@@ -158,23 +162,61 @@ static void finish_logsumexp(kern *k, const plan *p, const term *t, const char *
   line(k, "const f32 %s = %s + gs_log(%s);", t->name, all, sum);
 }
 
-/* The maxima that the logsumexps of a loop need come first where its elements are in registers. */
-static void find_tops(kern *k, plan *p, loop *l) {
-  loop *first = GS_NEW(k->e->a, loop);
-  *first = (loop){.level = l->level, .s = l->s, .inner = l->inner};
-  for (int i = 0; i < l->nterms; i++) {
-    term t = l->terms[i];
-    if (t.op != GS_OP_LOGSUMEXP) continue;
-    t.op = GS_OP_RMAX;
-    t.name = fmt(k, "%s_max", t.name);
-    declare_sum(k, &t, l->s.vec, "");
-    first->terms[first->nterms++] = t;
+/* Packed elements of 16 bits as they lie in memory are compared two at a time. */
+static const char *packed_type(const kern *k, int v) {
+  const val *x = &k->e->vals[v];
+  gs_type type = x->kind == VAL_LOAD ? k->e->mems[x->mem].type : GS_F32;
+  for (int i = 0; i < k->nkept; i++)
+    if (k->kept[i].value == v && k->kept[i].packed && (type == GS_BF16 || type == GS_F16))
+      return gs_type_name(type);
+  return NULL;
+}
+
+/* The maximum of what a thread has of kept value v: NAME_acc[0], edges included. */
+static void find_packed_top(kern *k, const plan *p, const loop *l, const term *t) {
+  const char *type = packed_type(k, t->value), *name = t->name;
+  line(k, "gs_packed<%d, %s> %s_most;", l->s.vec, type, name);
+  line(k, "gs_lowest(%s_most);", name);
+  bool tested = open_chunks(k, &p->g, &l->s);
+  for (int i = 0; i < k->nkept; i++) {
+    if (k->kept[i].value != t->value) continue;
+    const char *v = fmt(k, "%s%s", k->kept[i].name ? k->kept[i].name : "", k->chunk);
+    if (!k->kept[i].name) {
+      v = fmt(k, "%s_v", name);
+      line(k, "gs_packed<%d, %s> %s;", l->s.vec, type, v);
+      line(k, "gs_fetch(%s, %s, %s);", v, k->kept[i].ring, k->place);
+    }
+    line(k, "gs_most(%s_most, %s);", name, v);
+    break;
   }
-  if (first->nterms) write_loop(k, &p->g, first, true);
-  for (int i = 0, j = 0; i < l->nterms; i++) {
+  close_chunks(k, &p->g, tested);
+  line(k, "f32 %s_acc[1] = {gs_most_of(%s_most)};", name, name);
+  if (!l->s.shifted) return;
+  loop edge = {.level = l->level, .s = l->s, .inner = l->inner, .terms = {*t}, .nterms = 1};
+  write_edges(k, &edge);
+}
+
+/* The maximum of a logsumexp's elements; the text of the thread's own. */
+static const char *find_top(kern *k, plan *p, const loop *l, term t) {
+  loop *first = GS_NEW(k->e->a, loop);
+  t.op = GS_OP_RMAX;
+  t.name = fmt(k, "%s_max", t.name);
+  if (packed_type(k, t.value) && l->s.vec > 1) {
+    find_packed_top(k, p, l, &t);
+    return fmt(k, "%s_acc[0]", t.name);
+  }
+  *first = (loop){.level = l->level, .s = l->s, .inner = l->inner, .terms = {t}, .nterms = 1};
+  declare_sum(k, &t, l->s.vec, "");
+  write_loop(k, &p->g, first, true);
+  return fold_lanes(k, fmt(k, "%s_acc", t.name), l->s.vec, GS_OP_RMAX);
+}
+
+/* The maxima that the logsumexps of a loop need come first where its elements are kept. */
+static void find_tops(kern *k, plan *p, loop *l) {
+  for (int i = 0; i < l->nterms; i++) {
     term *t = &l->terms[i];
     if (t->op != GS_OP_LOGSUMEXP) continue;
-    const char *own = fold_lanes(k, fmt(k, "%s_acc", first->terms[j++].name), l->s.vec, GS_OP_RMAX);
+    const char *own = find_top(k, p, l, *t);
     t->top = fmt(k, "%s_top", t->name);
     line(k, "const f32 %s = gs_max(%s, -3.40282347e+38f);", t->top,
          block_collective(k, &p->g, GS_OP_RMAX, own));
@@ -282,6 +324,7 @@ static bool gathers_last(kern *k, const plan *p) {
 static void write_one_row(kern *k, plan *p) {
   unit *u = k->u;
   row_bind(k);
+  load_next(k, p);
   row_values(k, p->roots, p->nroots, 0);
   declare_shift(k, p);
   if (p->g.ahead > 0) line(k, "GS_COPY_WAIT(%d);", p->g.ahead);
@@ -454,16 +497,24 @@ static void allocate_parts(emit *e, unit *u, const plan *p) {
 
 /* ---- both templates ---- */
 
-static const char *shared_text(kern *k) {
-  int size = k->areas > 32 ? k->areas : 32;
+static const char *shared_text(kern *k, const geometry *g) {
+  int size = k->areas > 32 ? k->areas : 32, meeting = g->ring ? 2 * MEETING : MEETING;
   const char *t = k->scratch ? fmt(k, "GS_SHARED(f32, scratch, %d);\n", size) : "";
   if (k->dynamic) t = fmt(k, "%s%s", t, k->dynamic);
-  for (int i = 1; i <= k->meets; i++) t = fmt(k, "%sGS_SHARED(f32, meet%d, 16);\n", t, i);
+  for (int i = 1; i <= k->meets; i++) t = fmt(k, "%sGS_SHARED(f32, meet%d, %d);\n", t, i, meeting);
   for (int i = 0; i < GS_MAX_FOLD; i++) {
     if (k->fold_f32 >> i & 1) t = fmt(k, "%sGS_SHARED(f32, fold_f32_%d, 32);\n", t, i);
     if (k->fold_i64 >> i & 1) t = fmt(k, "%sGS_SHARED(i64, fold_i64_%d, 32);\n", t, i);
   }
   return t;
+}
+
+static void ring_shape(kern *k, const geometry *g, shape *sh) {
+  hole_int(k, sh, "RING", g->ring);
+  hole_int(k, sh, "WARPS", g->threads / 32);
+  hole_int(k, sh, "PIECES", g->chunks);
+  if (g->cluster > 1) hole_int(k, sh, "PART", g->part);
+  sh->prelude = GS_PRELUDE_HOPPER;
 }
 
 static void row_shape(kern *k, plan *p, shape *sh, const char *body) {
@@ -477,6 +528,7 @@ static void row_shape(kern *k, plan *p, shape *sh, const char *body) {
   sh->piece = g->lanes == 1    ? "single"
               : g->ahead > 0   ? (group ? "ahead_group" : "ahead")
               : group          ? "group"
+              : g->ring        ? (g->cluster > 1 ? "ring_cluster" : "ring")
               : g->cluster > 1 ? "cluster"
                                : "block";
   sh->shared = k->dynamic_bytes;
@@ -484,26 +536,29 @@ static void row_shape(kern *k, plan *p, shape *sh, const char *body) {
     hole_int(k, sh, "AHEAD", g->ahead);
     hole_int(k, sh, "WIDTH", p->main.count);
   }
-  if (g->lanes > 1) hole_int(k, sh, "BLOCKS", g->blocks);
+  if (g->lanes > 1 && !g->ring) hole_int(k, sh, "BLOCKS", g->blocks);
   sh->threads = g->threads;
   sh->barrier_free = !meets;
-  sh->grid = count_rows(k->e, u, g->per_block, persistent ? g->cap : 0);
+  sh->grid = count_rows(k->e, u, g->per_block, persistent || g->ring ? g->cap : 0);
   if (g->cluster > 1) sh->grid.coef *= g->cluster;
+  if (g->cluster > 1) sh->grid.cap *= g->cluster;
   hole(sh, "BODY", body);
   hole(sh, "ROW", row_name(k));
-  if (group || g->lanes == 1 || persistent) hole(sh, "COUNT", rows_text(k));
+  if (group || g->lanes == 1 || persistent || g->ring) hole(sh, "COUNT", rows_text(k));
   if (group) {
     hole_int(k, sh, "ROWS", g->per_block);
     hole_int(k, sh, "LANES", g->lanes);
   }
-  if (g->lanes > 1) hole(sh, "SHARED", shared_text(k));
+  if (g->lanes > 1) hole(sh, "SHARED", shared_text(k, g));
+  if (g->ring) ring_shape(k, g, sh);
   if (g->cluster > 1)
     hole_int(k, sh, "CLUSTER", g->cluster);
-  else if (g->lanes > 1 && !g->ahead)
+  else if (g->lanes > 1 && !g->ahead && !g->ring)
     hole(sh, "BARRIER_FREE", meets ? "0" : "1");
   const char *mode = p->g.resident ? "mode=resident" : "mode=streamed";
   if (g->cluster > 1) mode = fmt(k, "cluster=%d %s", g->cluster, mode);
   if (g->ahead > 0) mode = fmt(k, "%s ahead=%d", mode, g->ahead);
+  if (g->ring) mode = fmt(k, "%s ring=%d", mode, g->ring);
   if (k->dynamic) mode = fmt(k, "%s shared=%lld", mode, (long long)k->dynamic_bytes);
   if (persistent) mode = fmt(k, "%s blocks=%lld", mode, (long long)g->cap);
   sh->tunables = geometry_text(k, g, p->main.vec, mode);
@@ -526,7 +581,8 @@ static void plan_long(kern *k, plan *p, const demand *d) {
     for (int j = 0; j < p->loops[i]->nterms; j++)
       if (p->loops[i]->terms[j].op == GS_OP_FOLD) return;
   int64_t vectors = (p->main.count + p->main.vec - 1) / p->main.vec;
-  long_row(k->e, vectors, d->kept, &p->g);
+  if (!ring_row(k->e, vectors, d->kept, ring_bytes(k, p), &p->g))
+    long_row(k->e, vectors, d->kept, &p->g);
 }
 
 static void plan_geometry(kern *k, plan *p) {
@@ -581,14 +637,24 @@ void write_row(emit *e, unit *u) {
     const char *live = k.live;
     k.live = NULL;
     hold_same(&k, p);
+    load_first(&k, p);
     k.live = live;
     if (p->g.carried) line(&k, "int since = 0;");
     hole(&sh, "SUMS", take_text(&k));
     if (p->g.ahead) hole(&sh, "FETCH", write_ahead(&k, p));
   }
+  const char *copies = NULL;
+  if (p->g.ring) {
+    k.rows_apart = true;
+    copies = ring_begin(&k, p);
+    hole(&sh, "COPIES", copies);
+    load_first(&k, p);
+    hole(&sh, "FIRST", take_text(&k));
+  }
   write_one_row(&k, p);
   if (p->g.carried) carry_often(&k, p);
   const char *body = take_text(&k);
+  if (copies) body = ring_finish(&k, body, copies);
   if (u->ncolumns) {
     k.live = NULL;
     write_parts(&k, p);

@@ -58,8 +58,9 @@ static void declare_base(kern *k, int m, int row, int level) {
   if (k->nbases == 64) return;
   const char *at = aff_text(k, row);
   const char *name = unique(k, fmt(k, "%s_at", e->mems[m].name));
-  line(k, strchr(at, ' ') ? "const i64 %s = (%s) * %s_ld;" : "const i64 %s = %s * %s_ld;", name, at,
-       e->mems[m].name);
+  if (strchr(at, ' ')) at = fmt(k, "(%s)", at);
+  at = fmt(k, "%s * %s_ld", at, e->mems[m].name);
+  line(k, k->rows_apart ? "const i64 %s = gs_apart(%s);" : "const i64 %s = %s;", name, at);
   k->strides[m] = true;
   k->bases[k->nbases].mem = m;
   k->bases[k->nbases].row = row;

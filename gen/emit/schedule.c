@@ -328,6 +328,12 @@ static bool cut_below(emit *e, gs_id root, bool self, int source_line) {
   return id != 0;
 }
 
+static gs_dims without_ones(const emit *e, gs_dims dims) {
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if ((dims >> d & 1) && dim_size(e, d) == 1) dims &= ~((gs_dims)1 << d);
+  return dims;
+}
+
 /* One round's outer sums, ready to be made. */
 typedef struct ready {
   gs_id id, input;
@@ -341,12 +347,6 @@ static const char *total_name(emit *e, gs_id id) {
   for (int i = 0; i < e->pass->nresults; i++)
     if (e->results[i].expr == id) return e->results[i].name;
   return gs_arena_printf(e->a, "total%d", e->nmems);
-}
-
-static gs_dims without_ones(const emit *e, gs_dims dims) {
-  for (int d = 0; d < GS_MAX_DIMS; d++)
-    if ((dims >> d & 1) && dim_size(e, d) == 1) dims &= ~((gs_dims)1 << d);
-  return dims;
 }
 
 /* Whether neighbours in memory are summed, not kept: then a row's sum comes before that over rows.
@@ -510,14 +510,29 @@ static bool reads_mem(emit *e, gs_id root, int at) {
   return false;
 }
 
+/* Whether r follows from the sums that u adds, each of them at its own index; or each part of r, a
+ * join over one of its dims, does. */
+static bool follows_from(emit *e, const gs_result *r, const unit *u) {
+  gs_dims dims = 0;
+  for (int k = 0; k < r->ndims; k++) dims |= (gs_dims)1 << r->dim[k];
+  if (without_ones(e, dims) == u->kept) return reads_only(e, r->expr, u);
+  const gs_node *m = gs_graph_node(e->g, r->expr);
+  if (m->op != GS_OP_MERGE || !(dims >> m->dim[0] & 1)) return false;
+  const gs_node join = *gs_graph_node(e->g, m->arg[0]);
+  dims &= ~((gs_dims)1 << m->dim[0]);
+  for (int k = 1; k < 3; k++) dims |= (gs_dims)1 << m->dim[k];
+  bool each = join.op == GS_OP_JOIN && (dims >> join.dim[0] & 1);
+  if (!each || without_ones(e, dims & ~((gs_dims)1 << join.dim[0])) != u->kept) return false;
+  for (int k = 0; k < join.nargs; k++)
+    if (!reads_only(e, join.arg[k], u)) return false;
+  return true;
+}
+
 /* Results that are made where the parts are added; what others read is kept in a temporary. */
 static void finish_total(emit *e, unit *u) {
   for (int i = 0; i < e->pass->nresults; i++) {
     const gs_result *r = &e->results[i];
-    gs_dims dims = 0;
-    for (int k = 0; k < r->ndims; k++)
-      if (dim_size(e, r->dim[k]) != 1) dims |= (gs_dims)1 << r->dim[k];
-    if (e->done[i] || dims != u->kept || !reads_only(e, r->expr, u)) continue;
+    if (e->done[i] || !follows_from(e, r, u)) continue;
     add_stores(e, u, e->result_mem[i], r->expr, r->add);
     add_formula(e, u, r->name, r->expr);
     e->done[i] = true;
@@ -583,6 +598,7 @@ static bool prepare_sums(emit *e, const gs_id *ids, int n) {
 static bool place_results(emit *e) {
   for (int i = 0; i < e->pass->nresults; i++) {
     const gs_result *r = &e->results[i];
+    if (r->same) share_same(e, i), e->done[i] = true; /* by the store of the other */
     if (e->done[i] || outer_below(e, r->expr, true)) continue;
     unit job = {.line = first_line(e, r->expr)};
     add_stores(e, &job, e->result_mem[i], r->expr, r->add);

@@ -80,8 +80,8 @@ bool is_shifted_access(const emit *e, int m, int off, const space *s) {
   return mem_real(e, m) == s->shift_mem && lies_flat(e, off, s->dim[0]);
 }
 
-/* head: elements before the first vector; edge: the lane's element outside of vectors, if any. */
-void declare_shift(kern *k, const plan *p) {
+/* head: elements before the first vector. */
+void declare_head(kern *k, const plan *p) {
   const space *s = &p->main;
   if (!s->shifted) return;
   const char *base = NULL;
@@ -91,8 +91,15 @@ void declare_shift(kern *k, const plan *p) {
     emit_fail(k->e, 0, "a row has no beginning");
     return;
   }
-  const char *lane = lane_name(&p->g);
   line(k, "const int head = (int)(-%s & %d);", base, s->vec - 1);
+}
+
+/* And edge: the lane's element outside of vectors, if any. */
+void declare_shift(kern *k, const plan *p) {
+  const space *s = &p->main;
+  if (!s->shifted) return;
+  declare_head(k, p);
+  const char *lane = lane_name(&p->g);
   line(k, "const int edge = %s < head ? %s : %s + (%lld - head) / %d * %d;", lane, lane, lane,
        (long long)s->count, s->vec, s->vec);
 }

@@ -191,7 +191,7 @@ static void load_held(step *t, int v, int at) {
          k->kept[at].name, k->chunk);
   else
     line(k, "gs_load<%d>(%s, %s, %s%s);", t->s->vec, name, k->kept[at].ring, k->kept[at].from,
-         k->flat);
+         k->place ? k->place : k->flat);
   name_value(t, v, fmt(k, "%s[l]", name));
 }
 
@@ -284,7 +284,7 @@ static const char *raw_vector(step *t, const term *m) {
 /* What a sum adds. */
 static const char *summand(kern *k, const term *m) {
   if (!m->top) return value_text(k, m->value);
-  return fmt(k, "gs_exp(%s - %s)", value_text(k, m->value), m->top);
+  return fmt(k, "gs_exp_near(%s - %s)", value_text(k, m->value), m->top);
 }
 
 static void add_term(step *t, const term *m) {
@@ -339,7 +339,7 @@ static void logsumexp_step(step *t, const term *m) {
     line(k, "GS_UNROLL");
     open_block(k, "for (int l = 0; l < %d; l++)", vec);
   }
-  const char *grown = fmt(k, "gs_exp(%s%s - %s_top)", z, lane, n);
+  const char *grown = fmt(k, "gs_exp_near(%s%s - %s_top)", z, lane, n);
   if (m->compensated) {
     line(k, "const f32 %s_term = %s - %s_comp%s;", n, grown, n, lane);
     line(k, "const f32 %s_next = %s_acc%s + %s_term;", n, n, lane, n);
@@ -496,6 +496,17 @@ void write_fetch(kern *k, const space *s, const fetch *f) {
   k->flat = NULL;
 }
 
+/* Whether all that a step does is to store what is rounded to floats of 16 bits or fewer. */
+static bool stores_narrow(const emit *e, const term *terms, int n) {
+  bool narrow = true;
+  for (int i = 0; i < n && narrow; i++) {
+    if (terms[i].kind != TERM_STORE || terms[i].st->add) return false;
+    gs_type type = e->mems[terms[i].st->mem].type;
+    narrow = type == GS_BF16 || type == GS_F16 || type == GS_E4M3 || type == GS_E5M2;
+  }
+  return narrow;
+}
+
 void write_step(kern *k, const space *s, const char *flat, const term *terms, int n) {
   emit *e = k->e;
   step t = {.k = k, .s = s, .terms = terms, .n = n};
@@ -522,6 +533,7 @@ void write_step(kern *k, const space *s, const char *flat, const term *terms, in
       declare_value(&t, v);
   }
   before_lanes(&t);
+  k->near_exp = stores_narrow(e, terms, n);
   if (lanes(&t)) {
     line(k, "GS_UNROLL");
     open_block(k, "for (int l = 0; l < %d; l++)", s->vec);
@@ -531,6 +543,7 @@ void write_step(kern *k, const space *s, const char *flat, const term *terms, in
   k->in_lane = false;
   if (lanes(&t)) close_block(k);
   after_lanes(&t);
+  k->near_exp = false;
   for (int i = 0; i < t.nnamed; i++) k->name[t.named[i]] = NULL;
   k->ntaken = taken;
   k->counter = counter;

@@ -5,7 +5,8 @@
 enum {
   SERIAL_THREADS = 64, /* one an element: few parts */
   SLICED_THREADS = 256,
-  SLICED_COLUMNS = 8, /* elements of a block; the other threads share out their parts */
+  SLICED_COLUMNS = 8, /* elements of a block; the other threads share out their parts, */
+  SLICED_AT_ONCE = 8, /* of which they load so many before they add them */
   FEW_PARTS = 32
 };
 
@@ -116,6 +117,7 @@ static void add_parts(kern *k, const parts *p, shape *sh) {
   for (int c = 0; c < u->ncolumns; c++) {
     const char *n = u->columns[c].name, *from = k->e->mems[u->columns[c].mem].name;
     const char *get = fmt(k, "gs_get(%s, %s)", from, at);
+    if (p->sliced) get = fmt(k, "%s_part[l]", n);
     if (u->columns[c].op == GS_OP_SUM) {
       line(k, "const f32 %s_term = %s - %s_comp;", n, get, n);
       line(k, "const f32 %s_next = %s_acc + %s_term;", n, n, n);
@@ -127,6 +129,14 @@ static void add_parts(kern *k, const parts *p, shape *sh) {
     }
   }
   hole(sh, "ADD", take_text(k));
+  if (!p->sliced) return;
+  for (int c = 0; c < u->ncolumns; c++)
+    line(k, "f32 %s_part[%d];", u->columns[c].name, SLICED_AT_ONCE);
+  hole(sh, "LOADED", take_text(k));
+  for (int c = 0; c < u->ncolumns; c++)
+    line(k, "%s_part[l] = b < parts ? gs_get(%s, %s) : 0.0f;", u->columns[c].name,
+         k->e->mems[u->columns[c].mem].name, at);
+  hole(sh, "LOAD", take_text(k));
 }
 
 static void meet(kern *k, gs_op op, const char *acc, const char *other) {
@@ -179,6 +189,7 @@ static void total_shape(kern *k, const parts *p, int64_t elements, shape *sh) {
   bool alone = k->e->caps->row_threads == 1, number = k->u->kept == 0;
   int columns = p->sliced ? SLICED_COLUMNS : SERIAL_THREADS;
   sh->template_name = "total";
+  sh->follows = !alone;
   sh->threads = number ? 32 : p->sliced ? SLICED_THREADS : SERIAL_THREADS;
   sh->piece = p->sliced ? "sliced" : !number ? "columns" : alone ? "single" : "warp";
   sh->barrier_free = !p->sliced && (!number || alone);
@@ -190,6 +201,7 @@ static void total_shape(kern *k, const parts *p, int64_t elements, shape *sh) {
   if (!p->sliced) return;
   hole_int(k, sh, "COLUMNS", SLICED_COLUMNS);
   hole_int(k, sh, "SLICES", SLICED_THREADS / SLICED_COLUMNS);
+  hole_int(k, sh, "AT_ONCE", SLICED_AT_ONCE);
 }
 
 void write_total(emit *e, unit *u) {

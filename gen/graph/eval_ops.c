@@ -182,7 +182,7 @@ static void logsumexp_terms(const terms *t, double *v, double *err) {
   double rescaled = (exp_ulps + 2) * (log2((double)t->n) + 2);
   double own = 2 * from_exp + rescaled + tree_factor(t->n) + log_ulps * fabs(log(s));
   *v = m + log(s);
-  *err = log1p(from_terms) + UNIT * (own + fabs(*v));
+  *err = log1p(from_terms) + UNIT * (own + 2 * fabs(m) + fabs(*v)); /* m, perhaps by powers of two */
 }
 
 static void reduce_terms(gs_op op, const terms *t, double *v, double *err) {

@@ -84,6 +84,9 @@ static gs_drawn read_drawn(lua_State *L) {
   d.has_low = read_end(L, "low", "low_dim", &d.low, &d.low_dim);
   d.has_high = read_end(L, "high", "high_dim", &d.high, &d.high_dim);
   d.ascending = bool_field(L, "ascending");
+  lua_getfield(L, -1, "offsets_dim");
+  d.offsets_dim = lua_isinteger(L, -1) ? (int)lua_tointeger(L, -1) - 1 : -1;
+  lua_pop(L, 1);
   d.nalso = push_list(L, "also");
   if (d.nalso > GS_MAX_ALSO) d.nalso = GS_MAX_ALSO;
   for (int k = 0; k < d.nalso; k++) {

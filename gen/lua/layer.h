@@ -32,6 +32,7 @@ typedef struct gs_drawn {
   int nalso;
   double also[GS_MAX_ALSO];
   bool ascending; /* sorted in storage order */
+  int offsets_dim; /* where pieces of that dim begin, from 0 on, and where the last ends; or -1 */
 } gs_drawn;
 
 /* What the declaration says, before any instantiation. */
@@ -93,7 +94,16 @@ typedef struct gs_result {
   bool is_saved;        /* forward: only the backward wants it */
   bool add;             /* added to what is there instead of written (f32 only) */
   const char *inplace;  /* may share memory with this tensor of the pass, or NULL */
+  const char *same;     /* written once, with this earlier result, whose value it is; or NULL */
 } gs_result;
+
+/* A closed form that the layer gives its template besides forward and backward, over leaves of its
+ * own: tensors without dims named "@s", which nobody binds. */
+enum { GS_MAX_PROGRAMS = 8 };
+typedef struct gs_program {
+  const char *name; /* "score" */
+  gs_id expr;
+} gs_program;
 
 struct gs_instance {
   const gs_layer *layer;
@@ -110,6 +120,8 @@ struct gs_instance {
                             that it stands for (indexed by tensor; 0 for others) */
   const char *body; /* gs.template "NAME": the kernels come from templates/NAME.cu instead of the
                        scheduler; NULL for ordinary layers */
+  int nprograms; /* above 0: matrix units read and make its gradients, in the layer's own type */
+  gs_program *programs;
   const char *cuda; /* gs.cuda: the kernels are the author's own text; NULL for others */
   int cuda_line;
   const double *options; /* as chosen, for each of the declaration */
@@ -140,7 +152,7 @@ typedef struct gs_pass {
 } gs_pass;
 
 /* wanted: names of gradients ("dx"), and of recomputed outputs ("y"), which come in a BACKWARD pass
- * only; NULL means all gradients. add: names of results to be added to memory.
+ * only; NULL means all gradients; "dr=dx": dr, which lies in the memory of dx. add: names of results to be added to memory.
  * Simplified and verified. Lives in the instance's arena. A TERMINAL pass may leave saved values
  * out, since nobody reads them. */
 gs_status gs_layer_pass(gs_instance *i, gs_pass_kind kind, const char *const *wanted, int nwanted,

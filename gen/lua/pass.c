@@ -5,9 +5,15 @@
 
 static const char *const kind_names[] = {"forward", "infer", "backward", "terminal"};
 
+/* A name that is asked for may be followed by '=' and another. */
+static bool is_named(const char *asked, const char *name) {
+  size_t n = strcspn(asked, "=");
+  return strlen(name) == n && memcmp(asked, name, n) == 0;
+}
+
 static bool is_in(const char *name, const char *const *list, int n) {
   for (int k = 0; k < n; k++)
-    if (strcmp(list[k], name) == 0) return true;
+    if (is_named(list[k], name)) return true;
   return false;
 }
 
@@ -16,7 +22,7 @@ static gs_status check_names(const gs_pass *p, const char *const *names, int n, 
                              int nr, gs_error *err) {
   for (int k = 0; k < n; k++) {
     bool known = false;
-    for (int j = 0; j < nr; j++) known |= strcmp(r[j].name, names[k]) == 0;
+    for (int j = 0; j < nr; j++) known |= is_named(names[k], r[j].name);
     if (known) continue;
     gs_text list = {0};
     for (int j = 0; j < nr; j++) gs_text_printf(&list, "%s%s", j ? ", " : "", r[j].name);
@@ -100,8 +106,9 @@ static const char *key_of(const gs_pass *p) {
   gs_text_printf(&key, "%s.%s %s", gs_layer_declaration(p->instance->layer)->name,
                  kind_names[p->kind], box->key);
   for (int k = 0; k < p->nresults; k++)
-    gs_text_printf(&key, "%s%s%s", k ? "," : " -> ", p->results[k].name,
-                   p->results[k].add ? "+" : "");
+    gs_text_printf(&key, "%s%s%s%s%s", k ? "," : " -> ", p->results[k].name,
+                   p->results[k].add ? "+" : "", p->results[k].same ? "=" : "",
+                   p->results[k].same ? p->results[k].same : "");
   const char *text = gs_arena_strdup(p->instance->arena, key.s);
   gs_text_free(&key);
   return text;
@@ -152,6 +159,33 @@ static gs_status mark_added(gs_pass *p, const char *const *add, int nadd, gs_err
   return GS_OK;
 }
 
+static gs_status join_result(const gs_pass *p, gs_result *r, const char *with, gs_error *err) {
+  const gs_result *x = p->results;
+  while (x < r && strcmp(x->name, with) != 0) x++;
+  bool alike = x < r && x->expr == r->expr && x->type == r->type && x->ndims == r->ndims &&
+               memcmp(x->dim, r->dim, sizeof *x->dim * (size_t)x->ndims) == 0;
+  if (!alike || x->add || r->add || x->same)
+    return gs_fail(err, GS_ERR_USE,
+                   "%s: '%s' can't lie in '%s': that is no earlier result of the "
+                   "same value and type",
+                   gs_layer_declaration(p->instance->layer)->name, r->name, with);
+  r->same = x->name;
+  r->inplace = NULL;
+  return GS_OK;
+}
+
+/* Results that are asked for as one. */
+static gs_status join_results(gs_pass *p, const char *const *wanted, int n, gs_error *err) {
+  for (int w = 0; wanted && w < n; w++) {
+    const char *with = strchr(wanted[w], '=');
+    for (int k = 0; with && k < p->nresults; k++)
+      if (is_named(wanted[w], p->results[k].name) &&
+          join_result(p, &p->results[k], with + 1, err) != GS_OK)
+        return GS_ERR_USE;
+  }
+  return GS_OK;
+}
+
 gs_status gs_layer_pass(gs_instance *i, gs_pass_kind kind, const char *const *wanted, int nwanted,
                         const char *const *add, int nadd, gs_pass **out, gs_error *err) {
   *out = NULL;
@@ -174,6 +208,7 @@ gs_status gs_layer_pass(gs_instance *i, gs_pass_kind kind, const char *const *wa
     r->expr = roots[k];
     if (r->inplace && !reads(p, r->inplace)) r->inplace = NULL;
   }
+  if (join_results(p, wanted, nwanted, err)) return GS_ERR_USE;
   p->key = key_of(p);
   *out = p;
   return GS_OK;

@@ -517,4 +517,5 @@ void build_functions(lua_State *L) {
                                        {"derive", core_derive},
                                        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
+  program_functions(L);
 }

@@ -67,6 +67,7 @@
 ---@field type? gs.Type without it the layer's storage type
 ---@field grad? boolean false: no gradient is asked for
 ---@field ascending? boolean checks draw sorted values
+---@field offsets? gs.Dim checks draw where pieces of that dim begin, from 0 on, and the last one's end
 ---@field [integer] gs.Dim
 
 ---@class gs
@@ -81,6 +82,29 @@ function gs.layer(name) end
 ---@param name string
 ---@return fun(spec: gs.Spec): gs.Layer
 function gs.kernel(name) end
+
+---Where a query and a key of its document stand: `q`, `k` (only in score and dscore), counted from
+---the document's first key; `nq`, `nk`: its queries and keys; `head` (only in score and dscore).
+---@class gs.Pair
+---@field q gs.Value
+---@field k gs.Value
+---@field nq gs.Value
+---@field nk gs.Value
+---@field head gs.Value
+
+---@class gs.AttentionSpec
+---@field doc? string one line of mathematics
+---@field score fun(s: gs.Value, i: gs.Pair, p: table): gs.Number what is exponentiated; s = scale·q·k
+---@field dscore fun(dz: gs.Value, s: gs.Value, i: gs.Pair, p: table, z: gs.Value): gs.Number its gradient
+---@field keys fun(i: gs.Pair, p: table): gs.Number, gs.Number the first and the last key a query sees
+---@field sink_logit? fun(p: table): gs.Value? a parameter over { "K", "G" }: a logit without a value
+---@field [string] any parameters of its own, over { "K", "G" } or, by document, { "B1" }; options
+
+---Softmax attention over documents: `gs.attention "name" { score = ..., dscore = ..., keys = ... }`.
+---It has the dims T, S, B1, K, G, D and the inputs q, k, v, cu_q, cu_k, scale.
+---@param name string
+---@return fun(spec: gs.AttentionSpec): gs.Layer
+function gs.attention(name) end
 
 ---In the place of backward: the compiler's adjoint of forward, simplified.
 ---@type gs.Derived

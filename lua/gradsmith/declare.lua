@@ -44,9 +44,14 @@ local function range_end(v, what)
 end
 
 -- range = { low, high }: values in [low, high); { low }: no upper end. also = { v ... }: single
--- values drawn now and then. ascending: sorted. Returns { low, high, also, ascending }.
+-- values drawn now and then. ascending: sorted. offsets = "T": from 0 on, where each of several
+-- pieces of T begins, and where the last one ends. Returns { low, high, also, ascending, offsets }.
 local function read_drawn(spec)
-  local d = { also = {}, ascending = spec.ascending and true or false }
+  local d = { also = {}, ascending = spec.ascending and true or false, offsets = spec.offsets }
+  if d.offsets ~= nil and not is_name(d.offsets) then
+    core.report(nil, "offsets wants the name of a dim: offsets = \"T\"")
+    d.offsets = nil
+  end
   local range = spec.range
   if range ~= nil and type(range) ~= "table" then
     core.report(nil, "range wants both ends in braces: range = { 0, 1 }; { 0 } has no upper end")
@@ -80,7 +85,8 @@ end
 
 -- optional: an option may leave it unread.
 local SCALAR_FIELDS = { "range", "also", "optional" }
-local TENSOR_FIELDS = { "type", "grad", "range", "also", "ascending", "optional" }
+local TENSOR_FIELDS = { "type", "grad", "range", "also", "ascending", "offsets",
+  "optional" }
 
 local function check_fields(spec, what, known)
   for _, k in ipairs(names.keys(spec)) do
@@ -355,12 +361,13 @@ end
 
 -- Ends of ranges that are dims, as numbers of dims.
 local function drawn_dims(l, p)
-  for _, key in ipairs { "low", "high" } do
+  for _, key in ipairs { "low", "high", "offsets" } do
     local name = p.drawn[key]
     if type(name) == "string" then
       p.drawn[key .. "_dim"], p.drawn[key] = l.number_of[name], nil
       if not l.number_of[name] then
-        core.report(p.where, format("'%s': range: unknown dim '%s'", p.name, name)
+        core.report(p.where, format("'%s': %s: unknown dim '%s'", p.name,
+          key == "offsets" and key or "range", name)
           .. names.hint(name, names.keys(l.number_of)))
       end
     end

@@ -15,6 +15,7 @@ for _, name in ipairs { "input", "weight", "scalar", "step_scalar", "option", "t
 end
 gs.layer = core.keep(declare.layer)
 gs.kernel = core.keep(declare.kernel)
+gs.attention = core.keep(core.part "attention".attention)
 gs.derived = declare.derived
 gs.fuse = core.keep(composing.fuse)
 gs.beside = core.keep(composing.beside)

@@ -1,43 +1,59 @@
--- attention: causal attention over packed documents; G query heads share each of K key-value heads.
--- start[t] is the index of the first token of t's document, so t sees start[t] .. t.
--- The kernels are templates/attention.cu; what is written here is the mathematics that they are
--- checked against. Reference: transformers eager attention, softmax in f32.
+-- attention: softmax attention over packed documents; G query heads share each of K heads of keys.
+-- Positions count from the document's first key; its last query stands at its last key.
+--
+-- causal: keys up to the query. window: only the last `window` of these. cap: s becomes
+-- cap·tanh(s/cap). alibi: slopes·(key - query) is added, a slope for each head. sink: a logit for
+-- each head that takes part in the softmax and has no value. prefix: the first prefixes[b] keys of
+-- document b are seen by all of its queries (the last of B1 is not read). fast_dq: sums for dq are
+-- added in any order, so that the bits of dq differ from run to run.
+-- Reference: transformers eager attention, softmax in f32; window, softcap as Gemma 2's, sinks as
+-- gpt-oss's, ALiBi as BLOOM's.
 local gs = require "gradsmith"
 
--- scores z[T,K,G,S] of query t for key s, and whether t sees s; keys are indexed by S.
-local function scores(p)
-  local z = p.scale * gs.sum(p.q * gs.rename(p.k, "T", "S"), "D")
-  local t, s = gs.index "T", gs.index "S"
-  return z, gs.and_(gs.le(s, t), gs.ge(s, p.start))
+-- What ALiBi adds: less the farther away.
+local function bias(i, p)
+  return p.alibi == 1 and p.slopes * (i.k - i.q) or 0
 end
 
-return gs.layer "attention" {
-  doc  = "y = softmax(scale·q·kᵀ, over the earlier tokens of the document)·v",
-  dims = { "T", "K", "G", "D" },
-  q = gs.input { "T", "K", "G", "D" },
-  k = gs.input { "T", "K", "D" },
-  v = gs.input { "T", "K", "D" },
-  start = gs.input { "T", type = "i32" },
-  scale = gs.scalar(1),
-  body  = gs.template "attention",
+return gs.attention "attention" {
+  doc    = "y = softmax(score(scale·q·kᵀ), over the keys that a query sees)·v",
+  causal = gs.option { 1, values = { 0, 1 } },
+  window = gs.option { 0, also = { 3, 20 } },
+  cap    = gs.option { 0, also = { 2.5 } },
+  alibi  = gs.option { 0, values = { 0, 1 } },
+  sink   = gs.option { 0, values = { 0, 1 } },
+  prefix = gs.option { 0, values = { 0, 1 } },
+  fast_dq = gs.option { 0, values = { 0, 1 } },
+  slopes = gs.input { "K", "G", type = "f32", grad = false, optional = true, range = { 0, 1 } },
+  sinks  = gs.weight { "K", "G", optional = true },
+  prefixes = gs.input { "B1", type = "i32", optional = true, range = { 0, 40 } },
 
-  forward = function(p)
-    local z, seen = scores(p)
-    local lse = gs.logsumexp(gs.where(seen, z, -1e30), "S")
-    local w = gs.where(seen, gs.exp(z - lse), 0)
-    return { y = gs.sum(w * gs.rename(p.v, "T", "S"), "S"), save = { lse = lse } }
+  score = function(s, i, p)
+    local z = p.cap > 0 and p.cap * gs.tanh(s / p.cap) or s
+    return z + bias(i, p)
   end,
 
-  backward = function(p, d, s)
-    local z, seen = scores(p)
-    local w = gs.where(seen, gs.exp(z - s.lse), 0)
-    local delta = gs.sum(d.y * s.y, "D")
-    local dw = gs.sum(d.y * gs.rename(p.v, "T", "S"), "D")
-    local dz = p.scale * w * (dw - delta)
-    return {
-      q = gs.sum(dz * gs.rename(p.k, "T", "S"), "S"),
-      k = gs.rename(gs.sum(dz * p.q, { "T", "G" }), "S", "T"),
-      v = gs.rename(gs.sum(w * d.y, { "T", "G" }), "S", "T"),
-    }
+  dscore = function(dz, _, i, p, z)
+    if p.cap <= 0 then return dz end
+    return dz * (1 - ((z - bias(i, p)) / p.cap)^2)
+  end,
+
+  keys = function(i, p)
+    local first, last = 0, i.nk - 1
+    if p.window > 0 then first = i.q - (p.window - 1) end
+    if p.causal == 1 then
+      last = i.q
+    elseif p.window > 0 then
+      last = i.q + (p.window - 1)
+    end
+    if p.prefix == 1 then
+      first = p.window > 0 and gs.where(gs.gt(p.prefixes, 0), 0, first) or first
+      last = gs.max(last, p.prefixes - 1)
+    end
+    return first, last
+  end,
+
+  sink_logit = function(p)
+    if p.sink == 1 then return p.sinks end
   end,
 }

@@ -54,7 +54,7 @@ local function attention(p, m, b, angles, n, name)
   local k = project("k_proj", p.K, true)
   local v = project("v_proj", p.K, false)
   local y = step.layer("attention", { q = q:view { p.K, p.N // p.K, p.D }, k = k, v = v,
-    start = b.start, scale = p.D ^ -0.5 })
+    cu_q = b.cu, cu_k = b.cu, scale = p.D ^ -0.5 })
   return step.linear(y:view { p.N * p.D }, name .. "o_proj", p.H)
 end
 

@@ -6,6 +6,7 @@
 #include "tune/tuned.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +53,7 @@ static gs_status read_sizes(const gs_layer_decl *d, const pairs *dims, int64_t *
   return GS_OK;
 }
 
-typedef struct made {
-  gs_author *author;
-  gs_instance *instance;
-  gs_pass *pass;
-  const gs_launch_list *list;
-  int64_t sizes[GS_MAX_DIMS];
-} made;
+typedef gs_bench_made made;
 
 static gs_status instantiate(gs_layer *l, const gs_bench_case *c, gs_type dtype, made *m,
                              gs_error *err) {
@@ -85,10 +80,11 @@ static gs_status instantiate(gs_layer *l, const gs_bench_case *c, gs_type dtype,
   return st;
 }
 
-static gs_status make(gs_device *d, gs_tuned *t, const gs_bench_case *c, gs_type dtype,
-                      const char *file, made *m, gs_error *err) {
+gs_status gs_bench_make(gs_device *d, gs_tuned *t, const gs_bench_case *c, gs_type dtype,
+                        const char *file, gs_bench_made *m, gs_error *err) {
   gs_layer *l = NULL;
   pairs wanted;
+  *m = (made){0};
   gs_status st = gs_author_new(&m->author, err);
   if (st == GS_OK) st = gs_layer_open(m->author, file ? file : c->layer, &l, err);
   if (st == GS_OK) st = instantiate(l, c, dtype, m, err);
@@ -100,7 +96,7 @@ static gs_status make(gs_device *d, gs_tuned *t, const gs_bench_case *c, gs_type
   return st;
 }
 
-static void drop(made *m) {
+void gs_bench_drop(gs_bench_made *m) {
   gs_instance_free(m->instance);
   gs_author_free(m->author);
 }
@@ -128,14 +124,91 @@ static void describe(const made *m, gs_bench_row *r) {
   say_tunables(m->list, r);
 }
 
-static gs_status time_case(gs_device *d, gs_meter *meter, made *m, gs_bench_row *r, gs_error *err) {
+/* ---- documents ---- */
+
+typedef struct documents {
+  int n;
+  int32_t cu[4097];
+} documents;
+
+/* "8x2048,64": eight of 2048, one of 64. */
+static gs_status read_documents(const char *text, documents *d, gs_error *err) {
+  d->n = 0;
+  d->cu[0] = 0;
+  for (const char *p = text; *p;) {
+    char *end;
+    long many = 1, length = strtol(p, &end, 10);
+    if (*end == 'x') {
+      many = length;
+      length = strtol(end + 1, &end, 10);
+    }
+    bool fits = many >= 0 && many <= 4096 - d->n && length >= 0 && length <= 1 << 24;
+    bool ends = end > p && isdigit((unsigned char)end[-1]) && (!*end || *end == ',');
+    if (!fits || !ends)
+      return gs_fail(err, GS_ERR_USE, "documents '%s': lengths are wanted, as 8x2048,64", text);
+    for (; many > 0; many--, d->n++) d->cu[d->n + 1] = d->cu[d->n] + (int32_t)length;
+    p = *end ? end + 1 : end;
+  }
+  return GS_OK;
+}
+
+static int64_t size_named(const made *m, const char *name) {
+  for (int k = 0; k < gs_graph_ndims(m->instance->g); k++)
+    if (strcmp(gs_graph_dim_at(m->instance->g, k)->name, name) == 0) return m->sizes[k];
+  return 1;
+}
+
+/* What a query and its keys cost: every pair of a document counts a half, since it is causal. */
+static double flops_of(const documents *d, const made *m, bool backward) {
+  double seen = 0, heads = (double)(size_named(m, "K") * size_named(m, "G") * size_named(m, "D"));
+  for (int i = 0; i < d->n; i++) seen += pow(d->cu[i + 1] - d->cu[i], 2) / 2;
+  return 4 * seen * heads * (backward ? 2.5 : 1);
+}
+
+static gs_status write_documents(gs_subject *s, const documents *d, gs_error *err) {
+  size_t bytes = sizeof *d->cu * (size_t)(d->n + 1);
+  gs_status st = gs_subject_write(s, "cu_q", d->cu, bytes, err);
+  return st == GS_OK ? gs_subject_write(s, "cu_k", d->cu, bytes, err) : st;
+}
+
+/* Scores of deviation 1, and of each row about the sum that such scores have: infinities would
+ * cost the GPU less power. */
+static gs_status write_scores(gs_subject *s, const made *m, gs_error *err) {
+  float scale = 1 / sqrtf((float)size_named(m, "D"));
+  size_t n = (size_t)(size_named(m, "T") * size_named(m, "K") * size_named(m, "G"));
+  float *lse = malloc(n * sizeof *lse);
+  if (!lse) return gs_fail(err, GS_ERR_MEMORY, "no memory for sums");
+  for (size_t i = 0; i < n; i++) lse[i] = 8;
+  gs_status st = gs_subject_write(s, "scale", &scale, sizeof scale, err);
+  if (st == GS_OK && m->pass->kind == GS_PASS_BACKWARD)
+    st = gs_subject_write(s, "lse", lse, n * sizeof *lse, err);
+  free(lse);
+  return st;
+}
+
+static gs_status use_documents(const gs_bench_case *c, const made *m, gs_subject *s,
+                               gs_bench_row *r, gs_error *err) {
+  documents *d = malloc(sizeof *d);
+  if (!d) return gs_fail(err, GS_ERR_MEMORY, "no memory for documents");
+  gs_status st = read_documents(c->documents, d, err);
+  if (st == GS_OK) st = write_documents(s, d, err);
+  if (st == GS_OK) st = write_scores(s, m, err);
+  r->flops = flops_of(d, m, c->pass == GS_PASS_BACKWARD);
+  r->by_flops = true;
+  free(d);
+  return st;
+}
+
+static gs_status time_case(gs_device *d, gs_meter *meter, const gs_bench_case *c, made *m,
+                           gs_bench_row *r, gs_error *err) {
   gs_subject *s = NULL;
   gs_variant *v = NULL;
   gs_status st = gs_subject_new(d, m->instance, m->list, m->sizes, 1, &s, err);
+  if (st == GS_OK && c->documents) st = use_documents(c, m, s, r, err);
   if (st == GS_OK) st = gs_variant_new(s, m->list, &v, err);
-  gs_contender c = {v, gs_variant_prepare, gs_variant_submit};
-  if (st == GS_OK) st = gs_meter_warm(meter, &c, 1, err);
-  if (st == GS_OK) st = gs_meter_run(meter, &c, 1, GS_MEASURE_SAMPLES, &r->t, err);
+  gs_contender one = {v, gs_variant_prepare, gs_variant_submit};
+  if (st == GS_OK) st = gs_meter_warm(meter, &one, 1, err);
+  if (st == GS_OK) st = gs_meter_run(meter, &one, 1, GS_MEASURE_SAMPLES, &r->t, err);
   gs_device_clocks(d, &r->processor_clock, &r->memory_clock);
   gs_subject_free(s);
   return st;
@@ -155,12 +228,26 @@ static gs_bench_row *new_row(gs_bench *b) {
 
 static void name_row(const gs_bench_case *c, gs_type dtype, gs_bench_row *r) {
   r->dtype = dtype;
-  snprintf(r->name, sizeof r->name, "%s.%s%s%s", c->layer, pass_names[c->pass],
-           c->wanted ? " " : "", c->wanted ? c->wanted : "");
-  snprintf(r->shape, sizeof r->shape, "%s%s%s", c->dims, c->options ? " " : "",
-           c->options ? c->options : "");
+  snprintf(r->name, sizeof r->name, "%s%s%s%s%s", c->layer, c->is_head ? "" : ".",
+           c->is_head ? "" : pass_names[c->pass], c->wanted ? " " : "", c->wanted ? c->wanted : "");
+  int n = snprintf(r->shape, sizeof r->shape, "%s%s%s", c->dims, c->options ? " " : "",
+                   c->options ? c->options : "");
   for (char *t = r->shape; *t; t++)
     if (*t == ',') *t = ' ';
+  if (c->documents && n < (int)sizeof r->shape)
+    snprintf(r->shape + n, sizeof r->shape - (size_t)n, " of %s", c->documents);
+}
+
+static gs_status run_head(gs_device *d, gs_meter *m, const gs_bench_case *c, gs_type dtype,
+                          gs_bench_row *r, gs_error *err) {
+  pairs dims;
+  int64_t size[3] = {0};
+  gs_status st = cut(c->dims, &dims, err);
+  for (int i = 0; st == GS_OK && i < dims.n; i++)
+    for (int k = 0; k < 3; k++)
+      if (strncmp(dims.name[i], &"THV"[k], 1) == 0) size[k] = strtoll(dims.value[i], NULL, 10);
+  r->by_flops = true;
+  return st == GS_OK ? gs_bench_head(d, m, dtype, size, r, err) : st;
 }
 
 gs_status gs_bench_run(gs_device *d, gs_tuned *t, gs_meter *m, const gs_bench_case *c,
@@ -171,12 +258,13 @@ gs_status gs_bench_run(gs_device *d, gs_tuned *t, gs_meter *m, const gs_bench_ca
   gs_bench_row *r = *row = new_row(b);
   if (!r) return gs_fail(err, GS_ERR_MEMORY, "no memory for the table");
   name_row(c, dtype, r);
-  gs_status st = make(d, t, c, dtype, layer_file, &x, &why);
-  if (st == GS_OK) {
+  gs_status st = c->is_head ? run_head(d, m, c, dtype, r, &why)
+                            : gs_bench_make(d, t, c, dtype, layer_file, &x, &why);
+  if (st == GS_OK && !c->is_head) {
     describe(&x, r);
-    st = time_case(d, m, &x, r, &why);
+    st = time_case(d, m, c, &x, r, &why);
   }
-  drop(&x);
+  gs_bench_drop(&x);
   if (st != GS_OK) snprintf(r->why, sizeof r->why, "%.1000s", why.message);
   return st == GS_ERR_DEVICE ? gs_fail(err, st, "%s %s: %s", r->name, r->shape, why.message)
                              : GS_OK;

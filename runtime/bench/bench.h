@@ -22,7 +22,11 @@ typedef struct gs_bench_row {
   char formula[512];  /* of the bytes */
   char tunables[256]; /* of its kernels, "row: threads=256 ...; total: ..." */
   int kernels;
+  bool by_flops; /* held against the GEMM rate, not the copy rate */
   gs_timing t;
+  double products; /* seconds of its matrix products alone, by the vendor's library, in turns with
+                      it; 0: not asked */
+  size_t memory;   /* bytes beyond inputs and results; 0: not asked */
   int processor_clock, memory_clock; /* MHz right after it; 0: unknown */
   /* of a run beside peers: our own time among them, and theirs, best first */
   double beside;
@@ -38,12 +42,28 @@ typedef struct gs_bench {
   gs_bench_row *rows;
 } gs_bench;
 
+/* A case's pass, compiled with what tuning found (t; NULL: nothing). */
+typedef struct gs_bench_made {
+  gs_author *author;
+  gs_instance *instance;
+  gs_pass *pass;
+  const gs_launch_list *list;
+  int64_t sizes[GS_MAX_DIMS];
+} gs_bench_made;
+/* layer_file: the layer by its path; NULL: by the case's name. Drop it also after a failure. */
+gs_status gs_bench_make(gs_device *d, gs_tuned *t, const gs_bench_case *c, gs_type dtype,
+                        const char *layer_file, gs_bench_made *out, gs_error *err);
+void gs_bench_drop(gs_bench_made *m);
+
 /* Times one case. A case that cannot be made or run leaves why in its row; an error is of the
  * device. */
 gs_status gs_bench_run(gs_device *d, gs_tuned *t, gs_meter *m, const gs_bench_case *c,
                        gs_type dtype, const char *layer_file, gs_bench *b, gs_bench_row **row,
                        gs_error *err);
 void gs_bench_free(gs_bench *b);
+/* The row of linear + cross entropy; size: tokens, width, classes. */
+gs_status gs_bench_head(gs_device *d, gs_meter *m, gs_type dtype, const int64_t size[3],
+                        gs_bench_row *r, gs_error *err);
 
 /* Reads what tests/bench/peers_kernels.py wrote, into the rows of those cases. */
 gs_status gs_bench_add_peers(gs_bench *b, const gs_bench_case *const *cases, const char *path,

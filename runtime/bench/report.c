@@ -9,10 +9,26 @@
 #include <string.h>
 
 static void share(const gs_bench *b, const gs_bench_row *r, char *out, size_t cap) {
-  if (b->rates.copy > 0)
-    snprintf(out, cap, "%.1f %%", 100 * r->bytes / r->t.median / b->rates.copy);
+  double rate = r->by_flops ? b->rates.gemm : b->rates.copy;
+  if (rate > 0)
+    snprintf(out, cap, "%.1f %%", 100 * (r->by_flops ? r->flops : r->bytes) / r->t.median / rate);
   else
     snprintf(out, cap, "unknown");
+}
+
+static void rate_of(const gs_bench_row *r, char *out, size_t cap) {
+  if (r->by_flops)
+    snprintf(out, cap, "%.0f TFLOP/s", r->flops / r->t.median * 1e-12);
+  else
+    snprintf(out, cap, "%.2f TB/s", r->bytes / r->t.median * 1e-12);
+}
+
+/* "1.09 x its products alone, 383 MiB"; "" where neither was asked. */
+static void beyond(const gs_bench_row *r, char *out, size_t cap) {
+  out[0] = 0;
+  if (r->products > 0)
+    snprintf(out, cap, "%.3f x its products alone, %.0f MiB", r->t.median / r->products,
+             (double)r->memory / 1048576);
 }
 
 /* "1.03 x liger": how many times faster than the best peer, in the run beside it. */
@@ -24,7 +40,7 @@ static void against(const gs_bench_row *r, char *out, size_t cap) {
 }
 
 void gs_bench_line(const gs_bench *b, const gs_bench_row *r, gs_text *out) {
-  char of[32], peer[96];
+  char of[32], peer[96], rate[32], more[96];
   gs_text_printf(out, "%-30s %-24s %-4s ", r->name, r->shape, gs_type_name(r->dtype));
   if (r->why[0]) {
     gs_text_printf(out, "none: %s", r->why);
@@ -32,9 +48,11 @@ void gs_bench_line(const gs_bench *b, const gs_bench_row *r, gs_text *out) {
   }
   share(b, r, of, sizeof of);
   against(r, peer, sizeof peer);
-  gs_text_printf(out, "%9.1f us %6.2f TB/s %7s of copy  spread %2.0f %%%s%s", r->t.median * 1e6,
-                 r->bytes / r->t.median * 1e-12, of, 100 * gs_timing_spread(&r->t),
-                 peer[0] ? "  " : "", peer);
+  rate_of(r, rate, sizeof rate);
+  beyond(r, more, sizeof more);
+  gs_text_printf(out, "%9.1f us %11s %7s of %s  spread %2.0f %%%s%s%s%s", r->t.median * 1e6, rate,
+                 of, r->by_flops ? "GEMM" : "copy", 100 * gs_timing_spread(&r->t),
+                 more[0] ? "  " : "", more, peer[0] ? "  " : "", peer);
 }
 
 /* ---- JSON ---- */
@@ -80,6 +98,14 @@ static json_t *row_of(const gs_bench *b, const gs_bench_row *r) {
   json_object_set_new(o, "of_copy",
                       b->rates.copy > 0 ? json_real(r->bytes / r->t.median / b->rates.copy)
                                         : json_string("unknown"));
+  if (r->by_flops)
+    json_object_set_new(o, "of_gemm",
+                        b->rates.gemm > 0 ? json_real(r->flops / r->t.median / b->rates.gemm)
+                                          : json_string("unknown"));
+  if (r->products > 0) {
+    json_object_set_new(o, "products_us", json_real(r->products * 1e6));
+    json_object_set_new(o, "memory_bytes", json_integer((json_int_t)r->memory));
+  }
   json_object_set_new(o, "kernels", json_integer(r->kernels));
   json_object_set_new(o, "tunables", json_string(r->tunables));
   json_object_set_new(o, "processor_clock_mhz", number_or_unknown(r->processor_clock));
@@ -109,7 +135,7 @@ static gs_status write_json(const gs_bench *b, const char *path, gs_error *err) 
 /* ---- Markdown ---- */
 
 static void table(const gs_bench *b, gs_text *t) {
-  char of[32], peer[96];
+  char of[32], peer[96], rate[32], more[96];
   const gs_about *a = &b->about;
   gs_text_printf(t, "%s, driver %s, %s; protocol %d: medians of %d, cold L2.\n", a->name, a->driver,
                  a->compiler, GS_MEASURE_PROTOCOL, GS_MEASURE_SAMPLES);
@@ -118,15 +144,18 @@ static void table(const gs_bench *b, gs_text *t) {
     gs_text_printf(t, "cuBLASLt bf16 8192^3 %.0f TFLOP/s.\n\n", b->rates.gemm * 1e-12);
   else
     gs_text_add(t, "cuBLASLt rate unknown.\n\n");
-  gs_text_add(t, "| kernel | shape | us | TB/s | of copy | against the best peer | peers, us |\n"
-                 "|---|---|---|---|---|---|---|\n");
+  gs_text_add(
+      t, "| kernel | shape | us | rate | of copy or GEMM | against the best peer | peers, us |\n"
+         "|---|---|---|---|---|---|---|\n");
   for (int i = 0; i < b->n; i++) {
     const gs_bench_row *r = &b->rows[i];
     if (r->why[0]) continue;
     share(b, r, of, sizeof of);
     against(r, peer, sizeof peer);
-    gs_text_printf(t, "| %s | %s | %.1f | %.2f | %s | %s |", r->name, r->shape, r->t.median * 1e6,
-                   r->bytes / r->t.median * 1e-12, of, peer);
+    rate_of(r, rate, sizeof rate);
+    beyond(r, more, sizeof more);
+    gs_text_printf(t, "| %s | %s | %.1f | %s | %s | %s%s%s |", r->name, r->shape, r->t.median * 1e6,
+                   rate, of, peer, more[0] && peer[0] ? "; " : "", more);
     for (int k = 0; k < r->npeers; k++)
       gs_text_printf(t, "%s %s %.1f", k ? "," : "", r->peers[k].name, r->peers[k].seconds * 1e6);
     gs_text_add(t, " |\n");

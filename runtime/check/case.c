@@ -234,18 +234,12 @@ static double draw_real(gs_rng *r, gs_mood mood) {
 typedef struct int_use {
   int64_t below;    /* an index along a dim of this size; 0: not an index */
   bool is_guarded;  /* read only where a condition holds: an ignored value may stand elsewhere */
-  bool is_boundary; /* compared with an index: a document's first token */
 } int_use;
 
 static bool reads(const gs_graph *g, gs_id id, int tensor) {
   const gs_node *n = gs_graph_node(g, id);
   if (n->op == GS_OP_INPUT) return n->index == tensor;
   return (n->op == GS_OP_REAL || n->op == GS_OP_RENAME) && reads(g, n->arg[0], tensor);
-}
-
-static bool is_index(const gs_graph *g, gs_id id) {
-  const gs_node *n = gs_graph_node(g, id);
-  return n->op == GS_OP_INDEX || (n->op == GS_OP_REAL && is_index(g, n->arg[0]));
 }
 
 static int_use use_of(const gs_case *c, int tensor) {
@@ -258,9 +252,6 @@ static int_use use_of(const gs_case *c, int tensor) {
       u.is_guarded |= n->nargs > 2;
     } else if (n->op == GS_OP_SUM_BY && reads(g, n->arg[1], tensor)) {
       u.below = c->sizes[n->dim[1]];
-    } else if (n->op == GS_OP_LE || n->op == GS_OP_GE || n->op == GS_OP_LT || n->op == GS_OP_GT) {
-      u.is_boundary |= (reads(g, n->arg[0], tensor) && is_index(g, n->arg[1])) ||
-                       (reads(g, n->arg[1], tensor) && is_index(g, n->arg[0]));
     }
   }
   return u;
@@ -294,18 +285,26 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Pieces of n rows, of any lengths, also none; now and then rows are left past the last. For timing
+ * they are alike. */
+static void draw_offsets(const gs_case *c, int64_t n, double *v, int64_t count, gs_rng *r) {
+  bool whole = c->alike || gs_rng_below(r, 3);
+  for (int64_t i = 0; i < count; i++)
+    v[i] = c->alike ? (double)(n * i / (count > 1 ? count - 1 : 1))
+                    : (double)gs_rng_below(r, n + 1);
+  qsort(v, (size_t)count, sizeof *v, by_value);
+  if (count) v[0] = 0;
+  if (whole && count > 1) v[count - 1] = (double)n;
+}
+
 static bool says_something(const gs_drawn *d) {
   return d && (d->has_low || d->has_high || d->nalso || d->ascending);
 }
 
 static void fill_integers(const gs_case *c, int tensor, double *v, int64_t n, gs_rng *r) {
   int_use u = use_of(c, tensor);
-  int64_t start = 0;
   for (int64_t i = 0; i < n; i++) {
-    if (u.is_boundary && !u.below) {
-      if (i && gs_rng_below(r, 5) == 0) start = i;
-      v[i] = (double)start;
-    } else if (u.below) {
+    if (u.below) {
       v[i] = (double)gs_rng_below(r, u.below);
       if (u.is_guarded && gs_rng_below(r, 5) == 0) v[i] = -100;
     } else {
@@ -327,7 +326,9 @@ static void draw_values(const gs_case *c, int t, double *v, int64_t n, gs_rng *r
   const gs_tensor *x = gs_graph_tensor_at(c->i->g, t);
   bool is_integer = x->type == GS_I32 || x->type == GS_I64 || x->type == GS_U8 || x->type == GS_I8;
   const gs_drawn *drawn = drawn_of(c, x);
-  if (says_something(drawn)) {
+  if (drawn && drawn->offsets_dim >= 0) {
+    draw_offsets(c, c->sizes[drawn->offsets_dim], v, n, r);
+  } else if (says_something(drawn)) {
     for (int64_t i = 0; i < n; i++) v[i] = draw_within(c, drawn, is_integer, r);
     if (drawn->ascending) qsort(v, (size_t)n, sizeof *v, by_value);
   } else if (x->role == GS_ROLE_SCALAR) {
@@ -344,7 +345,7 @@ static void draw_values(const gs_case *c, int t, double *v, int64_t n, gs_rng *r
 
 void gs_draw_values(gs_instance *i, const int64_t *sizes, int tensor, uint64_t seed, double *out,
                     int64_t n) {
-  gs_case c = {.i = i, .mood = GS_MOOD_ORDINARY};
+  gs_case c = {.i = i, .mood = GS_MOOD_ORDINARY, .alike = true};
   gs_rng r = {seed};
   memcpy(c.sizes, sizes, sizeof(int64_t) * (size_t)gs_graph_ndims(i->g));
   draw_values(&c, tensor, out, n, &r);

@@ -30,6 +30,7 @@ typedef struct gs_case {
   double options[MAX_OPTIONS];
   double **tensor; /* of each tensor of the graph: its elements in storage order, as stored */
   int ntensors;
+  bool alike;      /* for timing: pieces of a dim are of one length */
   char label[256]; /* "bf16 T=17 H=129 huge" */
 } gs_case;
 

@@ -136,13 +136,13 @@ static place place_of(const gs_case *c, const gs_binding *b) {
   return p;
 }
 
-/* A leaf of the pass, or another tensor of the case: an author's own kernels read the same
+/* A leaf of the pass, or another tensor of the case: kernels that are not derived read the same
  * whichever results are wanted. */
 static int leaf_named(const run *x, const char *name) {
   for (int k = 0; k < x->pass->nleaves; k++)
     if (strcmp(gs_graph_tensor_at(x->pass->g, x->pass->leaves[k])->name, name) == 0)
       return x->pass->leaves[k];
-  for (int t = 0; x->pass->instance->cuda && t < x->c->ntensors; t++)
+  for (int t = 0; x->pass->instance->body && t < x->c->ntensors; t++)
     if (x->c->tensor[t] && strcmp(gs_graph_tensor_at(x->pass->g, t)->name, name) == 0) return t;
   return -1;
 }

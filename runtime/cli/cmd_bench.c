@@ -190,6 +190,7 @@ static gs_status run(const wish *w, gs_error *err) {
     if (st == GS_OK && !w->peers) print_row(&b, r);
     none += st == GS_OK && r->why[0];
   }
+  if (st == GS_OK && w->peers) st = gs_bench_write(&b, w->out, err); /* should peers not end */
   if (st == GS_OK && w->peers) st = beside_peers(w, d, &c, &b, err);
   for (int i = 0; st == GS_OK && w->peers && i < b.n; i++) print_row(&b, &b.rows[i]);
   if (st == GS_OK) st = gs_bench_write(&b, w->out, err);

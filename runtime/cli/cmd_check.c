@@ -15,8 +15,9 @@
 
 /* The emulator twice: a GPU's schedules with every check on, and its own in reverse order; or the
  * one device asked for. */
-static gs_status open_devices(const char *which, gs_device **devices, int *n, gs_error *err) {
-  gs_device_options checked = {.checked = true, .arch = "sm_90a"}, reverse = {.reverse = true};
+static gs_status open_devices(const char *which, const char *arch, gs_device **devices, int *n,
+                              gs_error *err) {
+  gs_device_options checked = {.checked = true, .arch = arch}, reverse = {.reverse = true};
   gs_status st = GS_OK;
   if (strcmp(which, "none") == 0) return GS_OK;
   if (strcmp(which, "emu") != 0) {
@@ -121,10 +122,12 @@ static int check_each(const char *const *names, int n, gs_check_options *o, gs_t
 
 int gs_cmd_check(int argc, char **argv) {
   static char names[GS_MAX_SHIPPED][64];
-  const char *words[GS_MAX_SHIPPED], *device = "emu", *dims = NULL, *choice = NULL, *table = NULL;
+  const char *words[GS_MAX_SHIPPED], *device = "emu", *dims = NULL, *choice = NULL;
+  const char *table = NULL, *arch = "sm_90a";
   int64_t seed = (int64_t)time(NULL), rounds = 0;
   const gs_option options[] = {
       {"--device", "emu|cuda|none", GS_OPT_STRING, &device, "where kernels run (default emu)"},
+      {"--arch", "NAME", GS_OPT_STRING, &arch, "whose schedules the emulator runs (default sm_90a)"},
       {"--seed", "N", GS_OPT_INT, &seed, "of sizes and values (default: the time)"},
       {"--dims", "H=4096,...", GS_OPT_STRING, &dims, "these sizes, the others drawn"},
       {"--options", "K=V,...", GS_OPT_STRING, &choice, "these options (default: what layers list)"},
@@ -144,7 +147,7 @@ int gs_cmd_check(int argc, char **argv) {
   if (helped) return 0;
   if (st == GS_OK && (rounds < 0 || rounds > 16))
     st = gs_fail(&err, GS_ERR_USE, "check: --rounds takes 1 to 16");
-  if (st == GS_OK) st = open_devices(device, devices, &ndevices, &err);
+  if (st == GS_OK) st = open_devices(device, arch, devices, &ndevices, &err);
   if (st != GS_OK) return gs_report(&err);
   if (n == 0) n = gs_shipped_layers(names, words);
   gs_check_options o = {.seed = (uint64_t)seed,

@@ -61,7 +61,7 @@ static double kernel_bytes(const gs_launch_list *l, const gs_kernel *k, const in
   for (int i = 0; i < k->nargs; i++) {
     const gs_arg *a = &k->args[i];
     double size = 0;
-    if (a->kind == GS_ARG_TENSOR)
+    if (a->kind == GS_ARG_TENSOR || a->kind == GS_ARG_MAP)
       size = gs_bytes_of(l, &l->bindings[a->index], sizes);
     else if (a->kind == GS_ARG_TEMP)
       size = (double)gs_count_value(&l->temps[a->index].count, sizes) *
@@ -88,8 +88,10 @@ static void print_use(const explained *x, const gs_kernel *k) {
     printf("    machine code: not compiled (%s)\n", x->no_jit);
     return;
   }
-  gs_jit_source s = {
-      .prelude = gs_prelude(false), .text = k->text, .entry = k->entry, .arch = x->caps->arch};
+  gs_jit_source s = {.prelude = gs_prelude(false, k->prelude),
+                     .text = k->text,
+                     .entry = k->entry,
+                     .arch = x->caps->arch};
   gs_status st = gs_jit_compile(x->jit, &s, &code, &err);
   if (st == GS_OK) st = gs_jit_resources(&code, k->entry, &use, &err);
   if (st != GS_OK) {
@@ -121,7 +123,24 @@ static void open_jit(explained *x) {
 
 /* ---- a pass ---- */
 
+/* What the author of an attention says; what is made of it fills pages. */
+static void print_programs(const gs_instance *i) {
+  for (int k = 0; k < i->nprograms; k++) {
+    gs_text t = {0};
+    gs_print_expr(i->g, i->programs[k].expr, &t);
+    printf("  %s = ", i->programs[k].name);
+    for (const char *c = t.s; *c; c++)
+      if (*c != '@') putchar(*c); /* the mark of a leaf */
+    printf("\n");
+    gs_text_free(&t);
+  }
+}
+
 static void print_formulas(const gs_pass *p) {
+  if (p->instance->nprograms) {
+    print_programs(p->instance);
+    return;
+  }
   for (int k = 0; k < p->nresults; k++) {
     gs_text t = {0};
     gs_print_expr(p->g, p->results[k].expr, &t);
@@ -169,7 +188,13 @@ static void print_reason(const char *template_name, const char *tunables) {
       {"all", "reduced over everything: each block keeps a part"},
       {"total", "adds the parts of the kernel before it, in a fixed order"},
       {"sum_by", "grouped by a key: a group's elements are added in their order"},
-      {"attention", "the layer names its own template"},
+      {"attention_plan", "lists the batch's tiles, longest first; once a batch"},
+      {"attention_sm80", "tiles of queries and keys, products by mma.sync"},
+      {"attention_sm80_backward", "a tile of keys stays, tiles of queries pass; dq in turns"},
+      {"attention_sm90", "tiles by TMA, products by wgmma"},
+      {"attention_sm90_backward", "a tile of keys stays, tiles of queries pass; dq in turns"},
+      {"attention_prepare", "what stands before and after the backward's products"},
+      {"attention_plain", "no tile fits f32, or these heads: lanes share a query or a key"},
       {"cuda", "the layer brings its own kernels"},
   };
   for (size_t k = 0; k < sizeof reasons / sizeof *reasons; k++)

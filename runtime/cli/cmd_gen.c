@@ -13,6 +13,18 @@ typedef struct wish {
   const char *arch, *pass, *dump, *out;
 } wish;
 
+/* What goes before the text: the preludes up to that of the kernel that asks for most. */
+static void add_head(const gs_launch_list *l, const gs_caps *caps, gs_text *text) {
+  gs_prelude_level most = GS_PRELUDE_PLAIN;
+  for (int k = 0; k < l->nkernels; k++)
+    if (l->kernels[k].prelude > most) most = l->kernels[k].prelude;
+  gs_text_add(text, "// The text of ");
+  for (int i = 0; i <= (int)most; i++)
+    gs_text_printf(text, "%stemplates/%s", i ? ", " : "",
+                   gs_prelude_name(caps->is_emulator, (gs_prelude_level)i));
+  gs_text_add(text, " goes before this.\n\n");
+}
+
 /* Writes one pass to OUT/LAYER_PASS_ARCH.cu and says what it holds. */
 static gs_status write_pass(const wish *w, gs_instance *in, const char *layer, gs_pass_kind kind,
                             const char *pass_name, const gs_caps *caps, gs_error *err) {
@@ -25,8 +37,7 @@ static gs_status write_pass(const wish *w, gs_instance *in, const char *layer, g
   if (st == GS_OK) st = gs_compile(p, caps, &sink, &l, err);
   if (dump.s) fputs(dump.s, stdout);
   if (st != GS_OK) goto done;
-  gs_text_printf(&text, "// The text of templates/prelude_%s goes before this.\n\n",
-                 caps->is_emulator ? "emu.h" : "cuda.cuh");
+  add_head(l, caps, &text);
   for (int k = 0; k < l->nkernels; k++)
     gs_text_printf(&text, "%s%s", k ? "\n" : "", l->kernels[k].text);
   snprintf(path, sizeof path, "%s/%s_%s_%s.cu", w->out, layer, pass_name, caps->arch);

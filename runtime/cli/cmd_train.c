@@ -32,7 +32,8 @@ static void catch_signals(void) {
 typedef struct command {
   gs_settings said;
   const char *out, *resume, *device, *pack, *log, *init_adapter;
-  bool quiet, plan, log_rows;
+  bool quiet, plan, log_rows, timing;
+  gs_phases phases;
 } command;
 
 static gs_status parse(command *c, int argc, char **argv, bool *helped, gs_error *err) {
@@ -70,6 +71,7 @@ static gs_status parse(command *c, int argc, char **argv, bool *helped, gs_error
       {"--log-rows", NULL, GS_OPT_FLAG, &c->log_rows, "with each step's tokens, labels, positions"},
       {"--plan", NULL, GS_OPT_FLAG, &c->plan,
        "print every action of the step and its memory, first"},
+      {"--timing", NULL, GS_OPT_FLAG, &c->timing, "print how long the start took, part by part"},
       {"--quiet", NULL, GS_OPT_FLAG, &c->quiet, "no line for each step"},
   };
   const gs_usage u = {.command = "train",
@@ -138,6 +140,18 @@ static void show_step(const gs_device *d, const gs_progress *p, int64_t steps, d
   fflush(stdout);
 }
 
+/* After the first step. */
+static void show_timing(gs_phases *p) {
+  gs_phase(p, "step");
+  printf("timing   %.3f s to the end of the first step:", p->last - p->begin);
+  for (int i = 0; i < p->n; i++) {
+    printf("%s %s %.3f", i ? "," : "", p->name[i], p->seconds[i]);
+    if (strcmp(p->name[i], "kernels") == 0 && p->kept + p->compiled)
+      printf(" (%d kept, %d compiled)", p->kept, p->compiled);
+  }
+  printf("\n");
+}
+
 static void warn(const gs_progress *p, bool *warned) {
   if (p->result.skipped && !*warned) {
     fprintf(stderr,
@@ -171,7 +185,7 @@ static gs_status log_step(FILE *f, const gs_progress *p, double seconds, int seq
     log_array(f, "id", p->row->id, seq);
     log_array(f, "label", p->row->label, seq);
     log_array(f, "position", p->row->position, seq);
-    log_array(f, "start", p->row->start, seq);
+    log_array(f, "cu", p->row->cu, p->row->documents + 1);
   }
   fputs("}\n", f);
   if (fflush(f) != 0 || ferror(f))
@@ -209,6 +223,7 @@ static gs_status run_steps(const command *c, const gs_device *d, gs_trainer *t, 
     if (!s) s = log_step(log, &p, seconds, c->log_rows ? (int)a.settings->seq : 0, err);
     if (s) return s;
     a = gs_trainer_info(t);
+    if (c->timing && a.done == first + 1) show_timing(gs_device_phases(d));
     double each = (gs_seconds() - begin) / (double)(a.done - first);
     if (!c->quiet) show_step(d, &p, a.steps, seconds, each * (double)(a.steps - a.done));
     warn(&p, &warned);
@@ -227,6 +242,7 @@ static gs_status train(const command *c, const gs_device *d, gs_trainer *t, FILE
   gs_status s = GS_OK;
   bool eval = a.settings->eval && a.done == 0;
   if (eval) s = show_eval(t, "before", &before, err);
+  if (eval) gs_phase(gs_device_phases(d), "evaluation");
   if (!s) s = run_steps(c, d, t, log, err);
   if (s) return s;
   s = gs_trainer_save(t, err);
@@ -253,6 +269,7 @@ static gs_status run(command *c, gs_device *d, gs_error *err) {
   if (!s && c->log && !(log = fopen(c->log, "a")))
     s = gs_fail(err, GS_ERR_USE, "--log %s cannot be opened for writing", c->log);
   if (!s) {
+    gs_phase(gs_device_phases(d), "files");
     show_start(d, t, c->resume != NULL, c->plan);
     catch_signals();
     s = train(c, d, t, log, err);
@@ -271,7 +288,9 @@ int gs_cmd_train(int argc, char **argv) {
   gs_status s = parse(&c, argc, argv, &helped, &err);
   if (!s && helped) return 0;
   if (!s) s = check(&c, &err);
+  gs_phases_begin(&c.phases);
   o.pack = c.pack;
+  o.phases = &c.phases;
   if (!s) s = gs_device_open(c.device, &o, &d, &err);
   if (!s) s = run(&c, d, &err);
   if (d) gs_device_close(d);

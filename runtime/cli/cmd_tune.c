@@ -4,6 +4,7 @@
 #include "cli/choice.h"
 #include "cli/steps.h"
 
+#include "bench/bench.h"
 #include "tune/search.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@ typedef struct wish {
   gs_wish layer;
   const char *model, *lora, *pass, *export_to, *import_from, *device;
   int64_t seq, rounds;
-  bool show;
+  bool show, table;
 } wish;
 
 typedef struct tuning {
@@ -23,8 +24,11 @@ typedef struct tuning {
   gs_meter *meter;
   gs_store *store;
   gs_about about;
-  int passes, gained;
+  int passes, gained, far;
+  gs_text summary; /* with --table: a Markdown row a pass */
 } tuning;
+
+#define FAR 1.1 /* a default so many times slower than the best is said to be far from it */
 
 static void print_line(void *context, const char *line) {
   (void)context;
@@ -44,6 +48,10 @@ static gs_status tune_pass(tuning *t, gs_instance *i, const gs_pass *p, const in
   gs_status st = gs_search_pass(&s, i, p, sizes, &r, err);
   if (st != GS_OK) return st;
   t->passes++;
+  t->far += r.default_seconds > FAR * r.seconds;
+  gs_text_printf(&t->summary, "| %s | %s | %.1f | %.1f | %.2f | %s |\n", p->key, bucket,
+                 r.default_seconds * 1e6, r.seconds * 1e6, r.default_seconds / r.seconds,
+                 r.tuned[0] ? r.tuned : "the default");
   if (r.tunables == 0) {
     printf("  no tunables; %.1f us\n", r.seconds * 1e6);
   } else if (r.tuned[0]) {
@@ -105,6 +113,32 @@ static gs_status tune_layer(tuning *t, gs_error *err) {
   return st;
 }
 
+/* ---- the cases of the benchmark ---- */
+
+static gs_status tune_case(tuning *t, const gs_bench_case *c, gs_error *err) {
+  gs_bench_made m;
+  gs_error why = {0};
+  gs_status st =
+      gs_bench_make(t->device, NULL, c, gs_type_from_name(t->w->layer.dtype), NULL, &m, &why);
+  if (st == GS_OK) st = tune_pass(t, m.instance, m.pass, m.sizes, &why);
+  gs_bench_drop(&m);
+  if (st != GS_OK && st != GS_ERR_DEVICE) printf("%s %s: %s\n", c->layer, c->dims, why.message);
+  return st == GS_ERR_DEVICE ? gs_fail(err, st, "%s", why.message) : GS_OK;
+}
+
+/* name: of one layer; NULL: all. A case that can't be made is said and passed over. */
+static gs_status tune_table(tuning *t, const char *name, gs_error *err) {
+  gs_status st = GS_OK;
+  for (int i = 0; st == GS_OK && i < gs_bench_ncases; i++) {
+    const gs_bench_case *c = &gs_bench_cases[i];
+    if (!c->is_head && (!name || strcmp(name, c->layer) == 0)) st = tune_case(t, c, err);
+  }
+  printf("\n| pass | sizes | default, us | best, us | default / best | best |\n"
+         "|---|---|---|---|---|---|\n%s\n%d of %d defaults are more than %.0f %% from the best\n",
+         t->summary.s ? t->summary.s : "", t->far, t->passes, 100 * (FAR - 1));
+  return st;
+}
+
 /* ---- all passes of a model's steps ---- */
 
 static gs_status tune_routine(void *context, const gs_routine *r, gs_error *err) {
@@ -156,8 +190,11 @@ static gs_status measure(const wish *w, const char *path, gs_error *err) {
   gs_steps_wish steps = {w->model, w->lora, gs_type_from_name(w->layer.dtype), w->seq};
   if (st == GS_OK && w->model)
     st = gs_make_steps(t.device, &steps, tune_library, &t, err);
+  else if (st == GS_OK && w->table)
+    st = tune_table(&t, w->layer.name, err);
   else if (st == GS_OK)
     st = tune_layer(&t, err);
+  gs_text_free(&t.summary);
   if (st == GS_OK) printf("%d passes, %d faster than by default; %s\n", t.passes, t.gained, path);
   gs_meter_close(t.meter);
   gs_store_close(t.store);
@@ -184,13 +221,16 @@ int gs_cmd_tune(int argc, char **argv) {
       {"--model", "DIR", GS_OPT_STRING, &w.model, "every pass of this model's training step"},
       {"--lora", "r=16,...", GS_OPT_STRING, &w.lora, "with --model: as for train"},
       {"--seq", "N", GS_OPT_INT, &w.seq, "with --model: tokens a step (default 2048)"},
+      {"--table", NULL, GS_OPT_FLAG, &w.table,
+       "every case of the benchmark (of that layer), at its sizes"},
       {"--rounds", "N", GS_OPT_INT, &w.rounds, "over all tunables, at most (default 2)"},
       {"--show", NULL, GS_OPT_FLAG, &w.show, "print what is recorded"},
       {"--export", "FILE", GS_OPT_STRING, &w.export_to, "write all records as JSON"},
       {"--import", "FILE", GS_OPT_STRING, &w.import_from, "take records that were exported"},
       {"--device", "NAME", GS_OPT_STRING, &w.device, "cuda (default)"},
   };
-  const gs_usage usage = {"tune", "NAME --dims ... | --model DIR | --show | --export FILE",
+  const gs_usage usage = {"tune",
+                          "NAME --dims ... | --table | --model DIR | --show | --export FILE",
                           "Measures legal choices of a layer's kernels and keeps what was found.",
                           options, sizeof options / sizeof *options};
   int n = 0;
@@ -199,9 +239,11 @@ int gs_cmd_tune(int argc, char **argv) {
   gs_status st = gs_args_parse(&usage, argc, argv, &w.layer.name, 1, &n, &helped, &err);
   if (helped) return 0;
   bool records = w.show || w.export_to || w.import_from;
-  if (st == GS_OK && n + (w.model != NULL) + records != 1)
+  int asked = (n && !w.table) + w.table + (w.model != NULL) + records;
+  if (st == GS_OK && asked != 1)
     st = gs_fail(&err, GS_ERR_USE,
-                 "tune: one of a layer's name, --model, --show, --export and --import is needed");
+                 "tune: one of a layer's name, --table, --model, --show, --export and --import is "
+                 "needed");
   if (st == GS_OK && (w.rounds < 1 || w.seq < 1))
     st = gs_fail(&err, GS_ERR_USE, "tune: --rounds and --seq take 1 or more");
   if (st == GS_OK) st = run(&w, &err);

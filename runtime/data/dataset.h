@@ -49,7 +49,8 @@ typedef struct gs_row {
   int32_t
       *label; /* [seq]: the next token of the same document when it is an answer, else GS_IGNORE */
   int32_t *position; /* [seq]: from 0 in each document */
-  int32_t *start;    /* [seq]: index in the row of the first token of its document */
+  int32_t *cu;       /* [documents + 1]: where each document begins, and the end of the row */
+  int documents;     /* with padding */
   int nlabels;
   int ntokens; /* without padding */
 } gs_row;
@@ -58,10 +59,12 @@ typedef struct gs_packed {
   gs_row *row;
   int nrows;
   int seq;
+  int documents; /* most of a row, with padding */
 } gs_packed;
-/* order: a permutation of samples (NULL: file order). pad: the id that fills. */
-gs_status gs_pack_rows(const gs_dataset *d, const int *order, int seq, int32_t pad, gs_packed *out,
-                  gs_error *err);
+/* order: a permutation of samples (NULL: file order). pad: the id that fills. documents: at most so
+ * many in a row, with padding (at least 2); 0: any number. */
+gs_status gs_pack_rows(const gs_dataset *d, const int *order, int seq, int documents, int32_t pad,
+                       gs_packed *out, gs_error *err);
 void gs_packed_free(gs_packed *p);
 
 #endif

@@ -11,10 +11,10 @@ static void new_row(gs_packed *p, size_t *cap, int32_t pad) {
   p->row = gs_tk_grow(p->row, cap, (size_t)p->nrows + 1, sizeof *p->row);
   gs_row *r = &p->row[p->nrows++];
   memset(r, 0, sizeof *r);
-  r->id = gs_tk_grow(NULL, &none, 4 * seq, sizeof *r->id); /* one block for the four arrays */
+  r->id = gs_tk_grow(NULL, &none, 4 * seq + 1, sizeof *r->id); /* one block for the four arrays */
   r->label = r->id + seq;
   r->position = r->label + seq;
-  r->start = r->position + seq;
+  r->cu = r->position + seq;
   for (size_t i = 0; i < seq; i++) {
     r->id[i] = pad;
     r->label[i] = GS_IGNORE;
@@ -28,19 +28,19 @@ static void place(gs_row *r, const gs_sample *s) {
     r->id[at + i] = s->id[i];
     r->label[at + i] = next ? s->id[i + 1] : GS_IGNORE;
     r->position[at + i] = i;
-    r->start[at + i] = at;
     r->nlabels += next;
   }
+  r->cu[r->documents++] = at;
   r->ntokens += s->n;
 }
 
 static void finish(gs_packed *p) {
   for (int k = 0; k < p->nrows; k++) {
     gs_row *r = &p->row[k];
-    for (int32_t i = r->ntokens; i < p->seq; i++) {
-      r->position[i] = i - r->ntokens;
-      r->start[i] = r->ntokens;
-    }
+    for (int32_t i = r->ntokens; i < p->seq; i++) r->position[i] = i - r->ntokens;
+    if (r->ntokens < p->seq) r->cu[r->documents++] = r->ntokens;
+    r->cu[r->documents] = p->seq;
+    if (r->documents > p->documents) p->documents = r->documents;
   }
 }
 
@@ -81,8 +81,8 @@ static int first_row(const tree *t, int32_t n) {
   return (int)(i - t->leaves);
 }
 
-gs_status gs_pack_rows(const gs_dataset *d, const int *order, int seq, int32_t pad, gs_packed *out,
-                  gs_error *err) {
+gs_status gs_pack_rows(const gs_dataset *d, const int *order, int seq, int documents, int32_t pad,
+                       gs_packed *out, gs_error *err) {
   size_t cap = 0, none = 0;
   tree t = {.leaves = 1};
   *out = (gs_packed){.seq = seq};
@@ -102,7 +102,8 @@ gs_status gs_pack_rows(const gs_dataset *d, const int *order, int seq, int32_t p
     int k = first_row(&t, s->n);
     if (k == out->nrows) new_row(out, &cap, pad);
     place(&out->row[k], s);
-    set_room(&t, (size_t)k, seq - out->row[k].ntokens);
+    bool full = documents > 0 && out->row[k].documents + 1 >= documents; /* one is for padding */
+    set_room(&t, (size_t)k, full ? 0 : seq - out->row[k].ntokens);
   }
   free(t.room);
   if (st == GS_OK)

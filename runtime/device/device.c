@@ -58,14 +58,19 @@ static size_t sizes_take(sizes *s, gs_ptr p) {
 
 /* ---- opening ---- */
 
-gs_status gs_device_open(const char *which, const gs_device_options *o, gs_device **out,
-                         gs_error *err) {
-  *out = NULL;
+static bool has_gpu(const gs_device_options *o, bool packed, char *why, size_t cap) {
+  bool has = gs_cuda_available(packed, why, cap);
+  gs_phase(o ? o->phases : NULL, packed ? "driver" : "driver and NVRTC");
+  return has;
+}
+
+static gs_status open_device(const char *which, const gs_device_options *o, gs_device **out,
+                             gs_error *err) {
   char why[512] = "";
   bool packed = o && o->pack, is_auto = which == NULL || strcmp(which, "auto") == 0;
   if (is_auto && !packed)
-    return gs_cuda_available(false, why, sizeof why) ? gs_cuda_open(o, out, err)
-                                                     : gs_emu_open(o, out, err);
+    return has_gpu(o, false, why, sizeof why) ? gs_cuda_open(o, out, err)
+                                              : gs_emu_open(o, out, err);
   if (!is_auto && strcmp(which, "emu") == 0)
     return packed ? gs_fail(err, GS_ERR_USE,
                             "a pack holds kernels for GPUs: the emulator takes "
@@ -74,10 +79,18 @@ gs_status gs_device_open(const char *which, const gs_device_options *o, gs_devic
                   : gs_emu_open(o, out, err);
   if (!is_auto && strcmp(which, "cuda") != 0)
     return gs_fail(err, GS_ERR_USE, "unknown device \"%s\": use cuda, emu or auto", which);
-  if (!gs_cuda_available(packed, why, sizeof why))
+  if (!has_gpu(o, packed, why, sizeof why))
     return gs_fail(err, GS_ERR_DEVICE, "no CUDA device: %s; %s", why,
                    packed ? "a pack runs on GPUs alone" : "--device emu runs on the CPU");
   return gs_cuda_open(o, out, err);
+}
+
+gs_status gs_device_open(const char *which, const gs_device_options *o, gs_device **out,
+                         gs_error *err) {
+  *out = NULL;
+  gs_status s = open_device(which, o, out, err);
+  if (s == GS_OK && o) (*out)->phases = o->phases;
+  return s;
 }
 
 void gs_device_close(gs_device *d) {
@@ -95,6 +108,9 @@ const char *gs_device_name(const gs_device *d) {
 }
 bool gs_device_is_emulator(const gs_device *d) {
   return d->is_emulator;
+}
+gs_phases *gs_device_phases(const gs_device *d) {
+  return d->phases;
 }
 const char *gs_device_packed(const gs_device *d, const char *key) {
   return d->ops->packed ? d->ops->packed(d, key) : NULL;

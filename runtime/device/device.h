@@ -5,6 +5,8 @@
 #ifndef GS_DEVICE_H
 #define GS_DEVICE_H
 
+#include "device/tensor_map.h"
+#include "base/phases.h"
 #include "emit/compile.h"
 #include "gradsmith.h"
 
@@ -22,6 +24,7 @@ typedef struct gs_device_options {
       *arch; /* emulator: kernels are scheduled as for this GPU ("sm_90a"); NULL: its own way */
   const char *pack; /* cuda: compiled kernels come from this file (gradsmith pack), and no compiler
                        is needed; NULL: from NVRTC */
+  gs_phases *phases; /* where the time of opening and compiling is noted; may be NULL */
 } gs_device_options;
 
 /* which: "cuda", "emu" or "auto" (CUDA when a GPU and NVRTC are there, else emu). */
@@ -31,6 +34,7 @@ void gs_device_close(gs_device *d);
 const gs_caps *gs_device_caps(const gs_device *d);
 const char *gs_device_name(const gs_device *d); /* "NVIDIA H200", "emulator (2 threads)" */
 bool gs_device_is_emulator(const gs_device *d);
+gs_phases *gs_device_phases(const gs_device *d); /* of its options; may be NULL */
 /* Where kernels come from a pack: the tunables of its pass of that key, as gs_compile_tuned takes
  * them, "" for the defaults. NULL: no pack, or none of that key. */
 const char *gs_device_packed(const gs_device *d, const char *key);
@@ -74,12 +78,13 @@ gs_status gs_device_compile(gs_device *d, const gs_kernel *const *kernels, int n
 
 /* One argument as the kernel takes it. */
 typedef struct gs_value {
-  enum { GS_VALUE_PTR, GS_VALUE_I64, GS_VALUE_F32 } kind;
-  gs_ptr ptr;
+  enum { GS_VALUE_PTR, GS_VALUE_I64, GS_VALUE_F32, GS_VALUE_MAP } kind;
+  gs_ptr ptr; /* of a map: of its tensor */
   size_t bytes; /* extent behind ptr, for the emulator's bounds */
   bool is_read, is_written;
   int64_t i64;
   float f32;
+  gs_tensor_map map;
 } gs_value;
 gs_status gs_device_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *args, int nargs,
                            gs_error *err);

@@ -25,5 +25,8 @@ size_t gs_launch_temp_bytes(const gs_launch_list *l, int t, const int64_t *sizes
  * memory for temporary i. Launches with an empty grid are skipped. */
 gs_status gs_launch(gs_device *d, const gs_compiled *c, const gs_bound *bound, const int64_t *sizes,
                     const gs_ptr *temps, gs_error *err);
+/* The same without the kernels before number `first`: what they have written is there. */
+gs_status gs_launch_from(gs_device *d, const gs_compiled *c, int first, const gs_bound *bound,
+                         const int64_t *sizes, const gs_ptr *temps, gs_error *err);
 
 #endif

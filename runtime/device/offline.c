@@ -109,8 +109,10 @@ static gs_status compile(gs_device *d, const gs_kernel *const *k, int n, gs_func
     if (out[i]) continue;
     out[i] = add(o, k[i]->entry);
     if (!out[i]) st = gs_fail(err, GS_ERR_MEMORY, "out of host memory");
-    sources[fresh++] = (gs_jit_source){
-        .prelude = gs_prelude(false), .text = k[i]->text, .entry = k[i]->entry, .arch = o->target};
+    sources[fresh++] = (gs_jit_source){.prelude = gs_prelude(false, k[i]->prelude),
+                                       .text = k[i]->text,
+                                       .entry = k[i]->entry,
+                                       .arch = o->target};
   }
   if (st == GS_OK) st = gs_jit_compile_many(o->jit, sources, fresh, o->jobs, codes, err);
   for (int i = 0; st == GS_OK && i < fresh; i++) {

@@ -12,6 +12,7 @@ struct gs_device {
   char name[128];
   size_t bytes_now, bytes_peak;  /* kept by device.c, as is the size of each allocation; */
   struct gs_device_sizes *sizes; /* a machine begins them as zero */
+  gs_phases *phases;             /* kept by device.c; may be NULL */
 };
 
 typedef struct gs_device_ops {

@@ -32,18 +32,20 @@ static want want_of(const look *l, const gs_arg *a) {
     snprintf(w.name, sizeof w.name, "%s", gs_graph_dim_at(l->list->g, a->index)->name);
     break;
   case GS_ARG_SCALAR: snprintf(w.what, sizeof w.what, "num f32"); break;
+  case GS_ARG_MAP: snprintf(w.what, sizeof w.what, "map %s", gs_type_name(b->type)); break;
   case GS_ARG_STEP_SCALAR: snprintf(w.what, sizeof w.what, "step f32"); break;
   }
   return w;
 }
 
-/* As the layer calls it, or with the '_' that sets it apart from the kernel's own names; a stride
- * with "_ld". */
-static bool is_named(const want *w, const char *name, bool stride) {
+/* As the layer calls it, with the '_' that sets it apart from the kernel's own names, or with the
+ * "in_" of what an author's functions see in a template; a stride with "_ld", a map with "_map". */
+static bool is_named(const want *w, const char *name, const char *tail) {
+  static const char *const before[] = {"", "", "in_"}, *const behind[] = {"", "_", ""};
   char all[160];
   if (!*w->name) return true; /* temporaries have no name in the record */
-  for (int bar = 0; bar < 2; bar++) {
-    snprintf(all, sizeof all, "%s%s%s", w->name, bar ? "_" : "", stride ? "_ld" : "");
+  for (int i = 0; i < 3; i++) {
+    snprintf(all, sizeof all, "%s%s%s%s", before[i], w->name, behind[i], tail);
     if (strcmp(all, name) == 0) return true;
   }
   return false;
@@ -58,12 +60,19 @@ static void look_at_param(look *l, gs_cursor c, int number) {
   if (strcmp(what, w.what) != 0)
     complain(l, c,
              "parameter %d, %s, is '%s' and the record passes '%s'%s%s: parameters stand in the "
-             "record's order, as GS_IN, GS_OUT, GS_INOUT, GS_STRIDE, GS_DIM, GS_NUM or GS_STEP",
+             "record's order, as GS_IN, GS_OUT, GS_INOUT, GS_STRIDE, GS_DIM, GS_NUM, GS_STEP or "
+             "GS_MAP",
              number + 1, name, *what ? what : "not written by the prelude's macros", w.what,
              *w.name ? " of " : "", w.name);
-  else if (!is_named(&w, name, a->kind == GS_ARG_STRIDE))
+  else if (!is_named(&w, name,
+                     a->kind == GS_ARG_STRIDE ? "_ld"
+                     : a->kind == GS_ARG_MAP  ? "_map"
+                                              : ""))
     complain(l, c, "parameter %d is called %s and the record passes %s%s there", number + 1, name,
-             a->kind == GS_ARG_STRIDE ? "the stride of " : "", w.name);
+             a->kind == GS_ARG_STRIDE ? "the stride of "
+             : a->kind == GS_ARG_MAP  ? "a map of "
+                                      : "",
+             w.name);
 }
 
 void lint_params(look *l, gs_cursor function, int threads, int barrier_free) {

@@ -100,15 +100,24 @@ static void read_tensors(reader *r, const json_t *o, gs_pack_record *out) {
   }
 }
 
+static gs_dims read_set(reader *r, const json_t *dims, int ndims) {
+  gs_dims out = 0;
+  if (!json_is_array(dims)) r->bad = true;
+  for (size_t i = 0; i < json_array_size(dims); i++)
+    out |= (gs_dims)1 << number(r, json_array_get(dims, i), 0, ndims - 1);
+  return out;
+}
+
 static gs_count read_count(reader *r, const json_t *o, const char *name, int ndims) {
-  const json_t *c = json_object_get(o, name), *dims = json_object_get(c, "dims");
+  const json_t *c = json_object_get(o, name);
   gs_count out = {.coef = whole(r, c, "coef", 0, INT64_MAX),
                   .div = whole(r, c, "div", 0, INT64_MAX),
                   .cap = whole(r, c, "cap", 0, INT64_MAX),
                   .each = whole(r, c, "each", 0, INT64_MAX)};
-  if (!json_is_array(dims)) r->bad = true;
-  for (size_t i = 0; i < json_array_size(dims); i++)
-    out.dims |= (gs_dims)1 << number(r, json_array_get(dims, i), 0, ndims - 1);
+  out.dims = read_set(r, json_object_get(c, "dims"), ndims);
+  if (!json_object_get(c, "plus")) return out;
+  out.plus = whole(r, c, "plus", 0, INT64_MAX);
+  out.plus_dims = read_set(r, json_object_get(c, "plus_dims"), ndims);
   return out;
 }
 
@@ -120,6 +129,14 @@ static void read_temps(reader *r, const json_t *o, gs_pack_record *out) {
     l->temps[i].type = type_of(r, t);
     l->temps[i].count = read_count(r, t, "count", out->ndims);
   }
+}
+
+static gs_box read_box(reader *r, const json_t *o) {
+  const json_t *x = json_object_get(o, "box");
+  return (gs_box){.rows = (int)whole(r, x, "rows", 1, 256),
+                  .heads = (int)whole(r, x, "heads", 1, 256),
+                  .columns = (int)whole(r, x, "columns", 1, 256),
+                  .swizzle = (int)whole(r, x, "swizzle", 0, 128)};
 }
 
 static void read_args(reader *r, const json_t *o, const gs_pack_record *of, gs_kernel *k) {
@@ -134,6 +151,7 @@ static void read_args(reader *r, const json_t *o, const gs_pack_record *of, gs_k
     a->index = (int)whole(r, x, "index", 0, n - 1);
     a->is_read = truth(r, x, "read");
     a->is_written = truth(r, x, "written");
+    if (a->kind == GS_ARG_MAP) a->box = read_box(r, x);
   }
 }
 

@@ -102,9 +102,16 @@ static json_t *count_of(const gs_count *c) {
   json_t *dims = json_array();
   for (int d = 0; d < GS_MAX_DIMS; d++)
     if (c->dims >> d & 1) json_array_append_new(dims, json_integer(d));
-  return json_pack("{s:I, s:I, s:I, s:I, s:o}", "coef", (json_int_t)c->coef, "div",
-                   (json_int_t)c->div, "cap", (json_int_t)c->cap, "each", (json_int_t)c->each,
-                   "dims", dims);
+  json_t *out = json_pack("{s:I, s:I, s:I, s:I, s:o}", "coef", (json_int_t)c->coef, "div",
+                          (json_int_t)c->div, "cap", (json_int_t)c->cap, "each",
+                          (json_int_t)c->each, "dims", dims);
+  if (!c->plus) return out;
+  dims = json_array();
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if (c->plus_dims >> d & 1) json_array_append_new(dims, json_integer(d));
+  json_object_set_new(out, "plus", json_integer((json_int_t)c->plus));
+  json_object_set_new(out, "plus_dims", dims);
+  return out;
 }
 
 static json_t *temps_of(const gs_launch_list *l) {
@@ -119,9 +126,14 @@ static json_t *args_of(const gs_kernel *k) {
   json_t *out = json_array();
   for (int i = 0; i < k->nargs; i++) {
     const gs_arg *a = &k->args[i];
-    json_array_append_new(out, json_pack("{s:s, s:i, s:b, s:b}", "kind", gs_pack_arg_names[a->kind],
-                                         "index", a->index, "read", a->is_read, "written",
-                                         a->is_written));
+    json_t *arg = json_pack("{s:s, s:i, s:b, s:b}", "kind", gs_pack_arg_names[a->kind], "index",
+                            a->index, "read", a->is_read, "written", a->is_written);
+    if (a->kind == GS_ARG_MAP)
+      json_object_set_new(arg, "box",
+                          json_pack("{s:i, s:i, s:i, s:i}", "rows", a->box.rows, "heads",
+                                    a->box.heads, "columns", a->box.columns, "swizzle",
+                                    a->box.swizzle));
+    json_array_append_new(out, arg);
   }
   return out;
 }
@@ -144,7 +156,7 @@ static json_t *tunables_of(const gs_kernel *k) {
 }
 
 void gs_pack_text_hash(const gs_kernel *k, char hex[65]) {
-  const char *const texts[] = {gs_prelude(false), k->text};
+  const char *const texts[] = {gs_prelude(false, k->prelude), k->text};
   gs_hash_texts(texts, 2, hex);
 }
 

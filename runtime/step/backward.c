@@ -3,7 +3,8 @@
  * Only gradients that a trained parameter needs are made. The gradient of a variable is the sum of
  * the contributions of its consumers, in the order in which they are met: the first writes, the
  * others add, in f32 unless there is just one. It is stored in f32, too, where a layer reads it;
- * where a matrix product reads it, it is rounded once to the type of the step. */
+ * where a matrix product reads it, it is rounded once to the type of the step. What matrix units
+ * inside a layer read or make (attention's) is of that type throughout. */
 #include "step/record.h"
 
 #include <stdio.h>
@@ -46,7 +47,7 @@ int gs_record_grad(gs_record *r, int var, bool *add) {
   if (!*add) {
     char name[200];
     snprintf(name, sizeof name, "d %s", v.name);
-    gs_type type = v.uses == 1 && v.from_linear ? r->dtype : GS_F32;
+    gs_type type = (v.uses == 1 && v.from_linear) || v.narrow ? r->dtype : GS_F32;
     int grad = gs_record_var(r, name, type, v.ndims, v.shape);
     r->vars[base].grad = grad;
   }

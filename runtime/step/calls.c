@@ -181,6 +181,16 @@ static void make_results(gs_record *r, gs_call *c) {
   }
 }
 
+/* Gradients of what it takes and gives, in its own type. */
+static void mark_narrow(gs_record *r, const gs_call *c) {
+  for (int i = 0; i < c->decl->nparams; i++)
+    if (c->param[i] >= 0 && r->vars[c->param[i]].type == r->dtype)
+      gs_record_base(r, c->param[i])->narrow = true;
+  for (int i = 0; i < c->instance->nforward; i++)
+    if (c->result[i] >= 0 && !c->instance->forward[i].is_saved)
+      gs_record_base(r, c->result[i])->narrow = true;
+}
+
 /* A call with its arguments matched and its choice made. */
 static gs_status begin_call(gs_record *r, const char *layer, const gs_named *args, int nargs,
                             const gs_named *options, int noptions, gs_call **out, gs_error *err) {
@@ -211,6 +221,7 @@ gs_status gs_record_layer(gs_record *r, const char *layer, const gs_named *args,
   for (int i = 0; i < c->decl->nparams; i++)
     if (c->param[i] >= 0 && gs_record_base(r, c->param[i])->needs_grad) c->needs_grad = true;
   make_results(r, c);
+  if (in->nprograms) mark_narrow(r, c);
   *out = c;
   if (r->mode == GS_STEP_SURVEY) return GS_OK;
   gs_routine *routine;

@@ -20,7 +20,7 @@ static gs_status pack_epoch(const gs_feed *f, int64_t epoch, gs_packed *out, gs_
   int *order = malloc(((size_t)f->data->n + 1) * sizeof *order);
   if (!order) return gs_fail(err, GS_ERR_MEMORY, "out of memory");
   gs_shuffle(order, f->data->n, f->seed, epoch);
-  gs_status s = gs_pack_rows(f->data, order, f->seq, f->pad, out, err);
+  gs_status s = gs_pack_rows(f->data, order, f->seq, f->documents, f->pad, out, err);
   free(order);
   return s;
 }
@@ -28,7 +28,10 @@ static gs_status pack_epoch(const gs_feed *f, int64_t epoch, gs_packed *out, gs_
 gs_status gs_feed_open(gs_feed *f, const gs_dataset *d, int seq, int32_t pad, uint64_t seed,
                        gs_error *err) {
   *f = (gs_feed){.data = d, .seq = seq, .pad = pad, .seed = seed};
-  gs_status s = pack_epoch(f, 0, &f->packed, err);
+  gs_status s = gs_pack_rows(d, NULL, seq, 0, pad, &f->packed, err);
+  f->documents = f->packed.documents < 2 ? 2 : f->packed.documents;
+  gs_packed_free(&f->packed);
+  if (!s) s = pack_epoch(f, 0, &f->packed, err);
   if (!s && f->packed.nrows == 0) s = gs_fail(err, GS_ERR_INPUT, "the training data are empty");
   return s;
 }

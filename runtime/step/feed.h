@@ -11,6 +11,7 @@ typedef struct gs_feed {
   int seq;
   int32_t pad;
   uint64_t seed;
+  int documents; /* at most in a row of any epoch: as many as the order of the file has in one */
   int64_t epoch; /* of `packed`, from 0 */
   gs_packed packed;
   int next; /* row of `packed` that comes next */

@@ -11,7 +11,7 @@ typedef struct generator {
   gs_params *params;
   gs_step *step;
   int64_t capacity;
-  int32_t *ids, *position, *start; /* [capacity] */
+  int32_t *ids, *position; /* [capacity] */
   float *logits;
 } generator;
 
@@ -19,13 +19,11 @@ static void release(generator *g) {
   gs_step_free(g->step);
   free(g->ids);
   free(g->position);
-  free(g->start);
   g->step = NULL;
-  g->ids = g->position = g->start = NULL;
+  g->ids = g->position = NULL;
 }
 
-/* A step with room for n tokens. Tokens after the text are of id 0; causality hides them from it.
- */
+/* A step with room for n tokens. Tokens after the text are of id 0, and of no document. */
 static gs_status make_room(generator *g, int64_t n, gs_error *err) {
   if (n <= g->capacity) return GS_OK;
   release(g);
@@ -33,10 +31,9 @@ static gs_status make_room(generator *g, int64_t n, gs_error *err) {
   size_t bytes = (size_t)g->capacity * sizeof(int32_t);
   g->ids = calloc(1, bytes);
   g->position = calloc(1, bytes);
-  g->start = calloc(1, bytes);
-  if (!g->ids || !g->position || !g->start) return gs_fail(err, GS_ERR_MEMORY, "out of memory");
+  if (!g->ids || !g->position) return gs_fail(err, GS_ERR_MEMORY, "out of memory");
   for (int64_t i = 0; i < g->capacity; i++) g->position[i] = (int32_t)i;
-  gs_step_options o = {.mode = GS_STEP_INFER, .tokens = g->capacity};
+  gs_step_options o = {.mode = GS_STEP_INFER, .tokens = g->capacity, .documents = 1};
   return gs_step_new(g->model, g->params, &o, &g->step, err);
 }
 
@@ -45,7 +42,9 @@ static gs_status next_token(generator *g, const int32_t *ids, int64_t n, int32_t
   gs_status s = make_room(g, n, err);
   if (s) return s;
   memcpy(g->ids, ids, (size_t)n * sizeof *ids);
-  gs_batch b = {.id = g->ids, .position = g->position, .start = g->start, .last = n - 1};
+  int32_t cu[2] = {0, (int32_t)n};
+  gs_batch b = {
+      .id = g->ids, .position = g->position, .cu = cu, .documents = 1, .last = n - 1};
   s = gs_step_run(g->step, &b, 0, 1, NULL, err);
   if (!s) s = gs_step_logits(g->step, g->logits, err);
   if (s) return s;

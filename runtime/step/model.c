@@ -122,11 +122,11 @@ gs_status gs_model_record(gs_model *m, gs_record *r, const gs_batch_vars *b, gs_
 }
 
 static gs_status survey(gs_model *m, gs_error *err) {
-  int64_t one = 1;
+  int64_t one = 1, two = 2;
   gs_record *r = gs_record_new(m->library, NULL, GS_STEP_SURVEY, m->dtype, 1);
   gs_batch_vars b = {.id = gs_record_fixed(r, "id", GS_I32, 1, &one, 0),
                      .position = gs_record_fixed(r, "position", GS_I32, 1, &one, 0),
-                     .start = gs_record_fixed(r, "start", GS_I32, 1, &one, 0),
+                     .cu = gs_record_fixed(r, "cu", GS_I32, 1, &two, 0),
                      .label = -1,
                      .last = -1,
                      .upstream = -1};

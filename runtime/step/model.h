@@ -27,7 +27,8 @@ const int32_t *gs_model_eos(const gs_model *m, int *n);
 
 /* The batch's variables in a record. */
 typedef struct gs_batch_vars {
-  int id, label, position, start; /* [T] i32 */
+  int id, label, position; /* [T] i32 */
+  int cu;                  /* [documents + 1] i32 */
   int last;                       /* [1] i32: the row whose logits are wanted (GS_STEP_INFER) */
   int upstream;                   /* step scalar: 1 / (number of labels) */
 } gs_batch_vars;

@@ -172,7 +172,7 @@ static bool is_added(const gs_pass *p, const char *name) {
   return false;
 }
 
-/* Memory for each temporary. gs_launch zeroes those that must start as zero. */
+/* Memory for each temporary. */
 static int *make_temps(gs_record *r, const gs_launch_list *l, const int64_t *sizes) {
   int *temp = GS_NEW_N(r->arena, int, l->ntemps + 1);
   for (int t = 0; t < l->ntemps; t++) {
@@ -180,6 +180,69 @@ static int *make_temps(gs_record *r, const gs_launch_list *l, const int64_t *siz
     temp[t] = gs_record_var(r, "temporary", GS_U8, 1, &bytes);
   }
   return temp;
+}
+
+/* ---- kernels that are launched once a batch ---- */
+
+static int count_once(const gs_launch_list *l) {
+  int n = 0;
+  while (n < l->nkernels && l->kernels[n].once) n++;
+  return n;
+}
+
+/* Whether both variables are the same memory, integers of the batch. */
+static bool same_integers(const gs_record *r, int a, int b) {
+  if (a < 0 || b < 0) return false;
+  const gs_var *x = &r->vars[a], *y = &r->vars[b];
+  return x->base == y->base && x->offset == y->offset && x->type == GS_I32 && y->type == GS_I32 &&
+         r->vars[x->base].kind == GS_VAR_FIXED;
+}
+
+/* Whether argument x of a and y of b are the same value; temporaries are paired by their place. */
+static bool same_arg(const gs_record *r, const gs_act *a, const gs_arg *x, const gs_act *b,
+                     const gs_arg *y) {
+  if (x->kind != y->kind) return false;
+  switch (x->kind) {
+  case GS_ARG_TEMP: return true;
+  case GS_ARG_DIM: return a->sizes[x->index] == b->sizes[y->index];
+  case GS_ARG_TENSOR: return same_integers(r, a->uses[x->index].var, b->uses[y->index].var);
+  default: return false;
+  }
+}
+
+static bool same_once(const gs_record *r, const gs_act *a, const gs_act *b, int n) {
+  const gs_launch_list *l = a->routine->code.list, *m = b->routine->code.list;
+  if (count_once(m) != n) return false;
+  for (int k = 0; k < n; k++) {
+    const gs_kernel *x = &l->kernels[k], *y = &m->kernels[k];
+    if (strcmp(x->entry, y->entry) != 0 || x->nargs != y->nargs) return false;
+    for (int i = 0; i < x->nargs; i++)
+      if (!same_arg(r, a, &x->args[i], b, &y->args[i])) return false;
+  }
+  return true;
+}
+
+/* Takes the temporaries of an earlier action with the same kernels of a batch, and leaves these out.
+ */
+static void share_once(gs_record *r, int at) {
+  gs_act *a = &r->acts[at];
+  const gs_launch_list *l = a->routine->code.list;
+  int n = count_once(l);
+  for (int i = 0; n && i < at; i++) {
+    const gs_act *b = &r->acts[i];
+    if (b->kind != GS_ACT_LAUNCH || b->had || !same_once(r, a, b, n)) continue;
+    const gs_launch_list *m = b->routine->code.list;
+    for (int k = 0; k < n; k++)
+      for (int j = 0; j < l->kernels[k].nargs; j++) {
+        const gs_arg *x = &l->kernels[k].args[j], *y = &m->kernels[k].args[j];
+        if (x->kind != GS_ARG_TEMP) continue;
+        gs_use *use = &a->uses[l->nbindings + x->index];
+        use->var = b->uses[m->nbindings + y->index].var;
+        use->is_read = true;
+      }
+    a->had = n;
+    return;
+  }
 }
 
 gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine,
@@ -212,5 +275,6 @@ gs_status gs_record_launch(gs_record *r, const char *what, gs_routine *routine,
   }
   for (int t = 0; t < l->ntemps; t++)
     a->uses[l->nbindings + t] = (gs_use){.var = temp[t], .is_written = true, .inplace = -1};
+  share_once(r, r->nacts - 1);
   return GS_OK;
 }

@@ -28,6 +28,8 @@ typedef struct gs_var {
   bool needs_grad; /* of a base: a trained parameter reaches it */
   bool
       from_linear; /* of a base: a matrix product made it, so its gradient enters matrix products */
+  bool narrow;     /* of a base: matrix units of a layer read or make its gradient, which so has the
+                      type of the step, whoever adds to it */
   bool keep;       /* read by the host after the step: its memory is not used again */
   gs_ptr ptr;      /* FIXED: where it lies. VALUE: filled in when the plan is placed */
   /* kept by backward.c, of a base */
@@ -52,6 +54,8 @@ typedef struct gs_act {
   gs_use *uses; /* LAUNCH: one for each binding (var -1: a number), then the temporaries.
                    GEMM: a, b, c. COPY: to, from. ZERO: to */
   const gs_routine *routine;
+  int had; /* LAUNCH: so many kernels of the list were launched by an earlier action that has the
+              same temporaries */
   float *values;  /* LAUNCH: numbers by binding */
   int64_t *sizes; /* LAUNCH: of each dim of the launch list's graph */
   gs_gemm gemm;   /* GEMM: everything but the pointers */

@@ -17,7 +17,7 @@ static gs_status run_launch(gs_device *d, const gs_record *r, const gs_act *a, g
     bound[i].stride = gs_var_stride(v);
   }
   for (int t = 0; t < l->ntemps; t++) temps[t] = r->vars[a->uses[l->nbindings + t].var].ptr;
-  gs_status s = gs_launch(d, &a->routine->code, bound, a->sizes, temps, err);
+  gs_status s = gs_launch_from(d, &a->routine->code, a->had, bound, a->sizes, temps, err);
   gs_arena_free(arena);
   return s;
 }

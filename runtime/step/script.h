@@ -9,7 +9,7 @@
  *                                               logits, and their loss against the batch's labels
  *   step.refuse(format, ...)                    an error about config.json
  *   x:view { sizes }                            the same values, the dims after the first reshaped
- *   m.weight(name, shape)  m.constant(name, {numbers})  b.id  b.position  b.start
+ *   m.weight(name, shape)  m.constant(name, {numbers})  b.id  b.position  b.cu
  */
 #ifndef GS_SCRIPT_H
 #define GS_SCRIPT_H

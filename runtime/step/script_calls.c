@@ -259,8 +259,8 @@ void gs_script_push_batch(lua_State *L) {
   lua_setfield(L, -2, "id");
   gs_script_push_tensor(L, b->position);
   lua_setfield(L, -2, "position");
-  gs_script_push_tensor(L, b->start);
-  lua_setfield(L, -2, "start");
+  gs_script_push_tensor(L, b->cu);
+  lua_setfield(L, -2, "cu");
   lua_pushinteger(L, gs_script_of(L)->r->tokens); /* no sequence is longer */
   lua_setfield(L, -2, "tokens");
 }

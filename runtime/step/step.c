@@ -28,7 +28,7 @@ struct gs_step {
   gs_batch_vars vars;
   int scalar[NSCALARS];
   int loss, norm;   /* variables; -1 none */
-  char *host_batch; /* id, label, position, start, last */
+  char *host_batch; /* id, label, position, cu, last */
 };
 
 static bool trains(gs_step_mode m) {
@@ -37,16 +37,17 @@ static bool trains(gs_step_mode m) {
 
 /* ---- making ---- */
 
-/* The batch lies as five arrays, each aligned as every other tensor. */
+/* The batch lies as five arrays, each aligned as every other tensor, with room for the longest. */
 static size_t batch_stride(const gs_step *s) {
-  size_t bytes = (size_t)s->options.tokens * sizeof(int32_t);
+  int64_t tokens = s->options.tokens, documents = s->options.documents;
+  size_t bytes = (size_t)(tokens > documents ? tokens : documents + 1) * sizeof(int32_t);
   return (bytes + GS_PLAN_ALIGN - 1) / GS_PLAN_ALIGN * GS_PLAN_ALIGN;
 }
 
 static gs_status make_inputs(gs_step *s, gs_error *err) {
   static const char *const names[NSCALARS] = {"inv_count", "lr", "bc1", "bc2"};
-  static const char *const arrays[] = {"id", "label", "position", "start", "last"};
-  int64_t T = s->options.tokens, one = 1;
+  static const char *const arrays[] = {"id", "label", "position", "cu", "last"};
+  int64_t T = s->options.tokens, B1 = s->options.documents + 1, one = 1;
   size_t stride = batch_stride(s);
   gs_status st = gs_device_alloc(s->device, 5 * stride, &s->batch, err);
   if (!st) st = gs_device_alloc(s->device, NSCALARS * sizeof(float), &s->scalars, err);
@@ -54,9 +55,9 @@ static gs_status make_inputs(gs_step *s, gs_error *err) {
   s->host_batch = calloc(5, stride);
   if (!s->host_batch) return gs_fail(err, GS_ERR_MEMORY, "out of memory");
   int var[5];
+  const int64_t *sizes[5] = {&T, &T, &T, &B1, &one};
   for (int i = 0; i < 5; i++)
-    var[i] = gs_record_fixed(s->r, arrays[i], GS_I32, 1, i < 4 ? &T : &one,
-                             s->batch + (gs_ptr)i * stride);
+    var[i] = gs_record_fixed(s->r, arrays[i], GS_I32, 1, sizes[i], s->batch + (gs_ptr)i * stride);
   for (int i = 0; i < NSCALARS; i++)
     s->scalar[i] =
         gs_record_fixed(s->r, names[i], GS_F32, 0, NULL, s->scalars + (gs_ptr)i * sizeof(float));
@@ -105,6 +106,7 @@ static gs_status capture(gs_step *s, gs_error *err) {
   gs_status st = gs_device_capture_begin(s->device, err);
   if (st) return st;
   st = gs_run_acts(s->device, s->r, err);
+  gs_phase(gs_device_phases(s->device), "capture");
   gs_status end = gs_device_capture_end(s->device, &s->exec, st ? NULL : err);
   return st ? st : end;
 }
@@ -120,13 +122,17 @@ gs_status gs_step_new(gs_model *m, gs_params *p, const gs_step_options *o, gs_st
   s->params = p;
   s->device = gs_model_device(m);
   s->options = *o;
+  if (o->documents < 1) s->options.documents = o->tokens;
   s->loss = s->norm = -1;
   s->r = gs_record_new(gs_model_library(m), p, o->mode, gs_model_dtype(m), o->tokens);
   gs_status st = make_inputs(s, err);
   if (!st) st = record(s, err);
   if (!st) st = place(s, err);
+  gs_phase(gs_device_phases(s->device), "recording");
   if (!st) st = gs_library_compile(gs_model_library(m), err);
+  gs_phase(gs_device_phases(s->device), "kernels");
   if (!st) st = capture(s, err);
+  gs_phase(gs_device_phases(s->device), "graph");
   if (st) {
     gs_step_free(s);
     return st;
@@ -148,20 +154,30 @@ void gs_step_free(gs_step *s) {
 
 /* ---- running ---- */
 
+static gs_status check_documents(const gs_step *s, const gs_batch *b, gs_error *err) {
+  if (b->documents < 0 || b->documents > s->options.documents)
+    return gs_fail(err, GS_ERR_USE, "the batch has %d documents; the step takes %lld", b->documents,
+                   (long long)s->options.documents);
+  for (int i = 0; i <= b->documents; i++)
+    if (b->cu[i] < (i ? b->cu[i - 1] : 0) || b->cu[i] > (i ? s->options.tokens : 0))
+      return gs_fail(err, GS_ERR_INPUT, "document %d of the batch begins at token %d", i, b->cu[i]);
+  return GS_OK;
+}
+
 /* Every value of the batch in its range: an error names row and value. */
 static gs_status check_batch(const gs_step *s, const gs_batch *b, int64_t *labels, gs_error *err) {
   int64_t T = s->options.tokens, V = gs_model_vocab(s->model);
   *labels = 0;
+  gs_status st = check_documents(s, b, err);
+  if (st) return st;
   for (int64_t i = 0; i < T; i++) {
     if (b->id[i] < 0 || b->id[i] >= V)
       return gs_fail(err, GS_ERR_INPUT,
                      "token %lld of the batch is id %d, but the model has ids 0 to %lld",
                      (long long)i, b->id[i], (long long)V - 1);
-    if (b->start[i] < 0 || b->start[i] > i || b->position[i] < 0)
-      return gs_fail(err, GS_ERR_INPUT,
-                     "token %lld of the batch has position %d in a document that starts "
-                     "at %d",
-                     (long long)i, b->position[i], b->start[i]);
+    if (b->position[i] < 0)
+      return gs_fail(err, GS_ERR_INPUT, "token %lld of the batch has position %d", (long long)i,
+                     b->position[i]);
     if (!b->label || b->label[i] == GS_IGNORE) continue;
     if (b->label[i] < 0 || b->label[i] >= V)
       return gs_fail(err, GS_ERR_INPUT,
@@ -181,7 +197,9 @@ static gs_status upload(gs_step *s, const gs_batch *b, const float *scalars, gs_
   memcpy(s->host_batch, b->id, row);
   if (b->label) memcpy(s->host_batch + stride, b->label, row);
   memcpy(s->host_batch + 2 * stride, b->position, row);
-  memcpy(s->host_batch + 3 * stride, b->start, row);
+  int32_t *cu = (int32_t *)(s->host_batch + 3 * stride);
+  for (int64_t i = 0; i <= s->options.documents; i++) /* those that there are not have no rows */
+    cu[i] = b->cu[i < b->documents ? i : b->documents];
   memcpy(s->host_batch + 4 * stride, &last, sizeof last);
   gs_status st = gs_device_upload(s->device, s->batch, s->host_batch, 5 * stride, err);
   if (st) return st;
@@ -263,7 +281,7 @@ gs_step_info gs_step_about(const gs_step *s) {
                     .param_bytes = s->params ? gs_params_bytes(s->params) : 0};
   for (int k = 0; k < s->r->nacts; k++) {
     const gs_act *a = &s->r->acts[k];
-    if (a->kind == GS_ACT_LAUNCH) i.launches += a->routine->code.list->nkernels;
+    if (a->kind == GS_ACT_LAUNCH) i.launches += a->routine->code.list->nkernels - a->had;
     if (a->kind == GS_ACT_GEMM) i.gemms++;
     if (a->kind == GS_ACT_COPY) i.copies++;
   }

@@ -17,6 +17,7 @@ typedef struct gs_step_options {
   gs_step_mode mode;
   int64_t tokens;       /* T: the tokens of a batch, all its documents together */
   gs_adamw optimizer;   /* of GS_STEP_TRAIN */
+  int64_t documents;    /* of a batch, at most; 0: as many as tokens */
   bool no_reuse;        /* every value has its own memory: for tests */
   bool keep_logits;     /* the logits can be read after the step: a tensor of all of them */
   int64_t chunk;        /* tokens whose logits are formed at a time; 0: by their size */
@@ -30,7 +31,9 @@ void gs_step_free(gs_step *s);
 
 /* One batch: a packed row (data/dataset.h), `tokens` values each. label may be NULL for INFER. */
 typedef struct gs_batch {
-  const int32_t *id, *label, *position, *start;
+  const int32_t *id, *label, *position;
+  const int32_t *cu; /* [documents + 1]: where each document begins, and where the last one ends */
+  int documents;
   int64_t last; /* INFER: the row whose logits are wanted */
 } gs_batch;
 
@@ -42,7 +45,7 @@ typedef struct gs_step_result {
 } gs_step_result;
 
 /* Runs the step. TRAIN: with learning rate lr, as update number `update` (from 1). An id, label,
- * position or start out of range is GS_ERR_INPUT naming position and value, before anything runs. A
+ * position or beginning of a document out of range is GS_ERR_INPUT naming position and value, before anything runs. A
  * batch without labels runs nothing. A loss that is not finite is GS_ERR_CHECK. */
 gs_status gs_step_run(gs_step *s, const gs_batch *b, double lr, int64_t update, gs_step_result *out,
                       gs_error *err);

@@ -52,7 +52,7 @@ static gs_status read_data(gs_trainer *t, gs_error *err) {
   st = gs_dataset_read(s->eval, t->tokenizer, (int)s->seq, &t->eval, err);
   if (!st && t->eval.n == 0)
     st = gs_fail(err, GS_ERR_INPUT, "%s: there is no sample in it", s->eval);
-  if (!st) st = gs_pack_rows(&t->eval, NULL, (int)s->seq, pad_id(t->tokenizer), &t->eval_rows, err);
+  if (!st) st = gs_pack_rows(&t->eval, NULL, (int)s->seq, 0, pad_id(t->tokenizer), &t->eval_rows, err);
   return st;
 }
 
@@ -75,12 +75,17 @@ static gs_status make_model(gs_trainer *t, gs_error *err) {
   int n;
   gs_status st = gs_lora_parse(s->lora, &lora, err);
   if (!st) st = gs_model_open(t->device, s->model, gs_type_from_name(s->dtype), &t->model, err);
+  gs_phase(gs_device_phases(t->device), "weights");
   if (st) return st;
   const gs_module *modules = gs_model_modules(t->model, &n);
   st = gs_params_new(t->device, modules, n, &lora, gs_model_dtype(t->model), (uint64_t)s->seed,
                      &t->params, err);
+  gs_phase(gs_device_phases(t->device), "adapter");
   if (st) return st;
-  gs_step_options o = {.mode = GS_STEP_TRAIN, .tokens = s->seq, .optimizer = gs_adamw_default()};
+  gs_step_options o = {.mode = GS_STEP_TRAIN,
+                       .tokens = s->seq,
+                       .documents = t->feed.documents,
+                       .optimizer = gs_adamw_default()};
   o.optimizer.max_norm = s->clip;
   o.optimizer.weight_decay = s->weight_decay;
   return gs_step_new(t->model, t->params, &o, &t->step, err);
@@ -94,6 +99,7 @@ static gs_status open_run(gs_trainer *t, gs_error *err) {
     return gs_fail(err, GS_ERR_USE, "--dtype %s is unknown; it is f32 or bf16", t->settings.dtype);
   gs_status s = read_data(t, err);
   if (!s) s = make_schedule(t, err);
+  gs_phase(gs_device_phases(t->device), "data");
   if (!s) s = make_model(t, err);
   return s;
 }
@@ -264,6 +270,14 @@ static gs_status find_zero_gradients(gs_trainer *t, int which, gs_error *err) {
   return s;
 }
 
+static gs_batch batch_of(const gs_row *r) {
+  return (gs_batch){.id = r->id,
+                    .label = r->label,
+                    .position = r->position,
+                    .cu = r->cu,
+                    .documents = r->documents};
+}
+
 gs_status gs_trainer_step(gs_trainer *t, gs_progress *out, gs_error *err) {
   const gs_row *row;
   *out = (gs_progress){0};
@@ -273,7 +287,7 @@ gs_status gs_trainer_step(gs_trainer *t, gs_progress *out, gs_error *err) {
   out->lr = gs_schedule_lr(&t->schedule, t->mark.step);
   out->tokens = row->ntokens;
   out->row = row;
-  gs_batch b = {.id = row->id, .label = row->label, .position = row->position, .start = row->start};
+  gs_batch b = batch_of(row);
   s = gs_step_run(t->step, &b, out->lr, t->mark.updates + 1, &out->result, err);
   if (s) return gs_fail_in(err, "step %lld", (long long)t->mark.step + 1);
   out->step = ++t->mark.step;
@@ -293,8 +307,7 @@ gs_status gs_eval_rows(gs_step *s, const gs_packed *p, double *loss, int64_t *la
   *labels = 0;
   for (int i = 0; i < p->nrows; i++) {
     const gs_row *row = &p->row[i];
-    gs_batch b = {
-        .id = row->id, .label = row->label, .position = row->position, .start = row->start};
+    gs_batch b = batch_of(row);
     gs_step_result r;
     gs_status st = gs_step_run(s, &b, 0, 1, &r, err);
     if (st) return st;
@@ -308,7 +321,10 @@ gs_status gs_eval_rows(gs_step *s, const gs_packed *p, double *loss, int64_t *la
 gs_status gs_trainer_eval(gs_trainer *t, double *loss, int64_t *labels, gs_error *err) {
   if (!t->settings.eval) return gs_fail(err, GS_ERR_USE, "no --eval file was given");
   if (!t->eval_step) {
-    gs_step_options o = {.mode = GS_STEP_EVAL, .tokens = t->settings.seq, .share = t->step};
+    gs_step_options o = {.mode = GS_STEP_EVAL,
+                         .tokens = t->settings.seq,
+                         .documents = t->eval_rows.documents,
+                         .share = t->step};
     gs_status s = gs_step_new(t->model, t->params, &o, &t->eval_step, err);
     if (s) return s;
   }

@@ -45,14 +45,16 @@ double gs_bytes_of(const gs_launch_list *l, const gs_binding *b, const int64_t *
          (double)gs_type_size(b->type);
 }
 
-static bool is_in_memory(const gs_binding *b) {
-  return b->role != GS_ROLE_SCALAR;
+/* A result that lies in another's memory is written with that. */
+static bool is_in_memory(const gs_launch_list *l, const gs_binding *b) {
+  bool joined = b->is_result && b->inplace >= 0 && l->bindings[b->inplace].is_result;
+  return b->role != GS_ROLE_SCALAR && !joined;
 }
 
 double gs_bytes_fewest(const gs_launch_list *l, const int64_t *sizes) {
   double bytes = 0;
   for (int k = 0; k < l->nbindings; k++)
-    if (is_in_memory(&l->bindings[k])) bytes += gs_bytes_of(l, &l->bindings[k], sizes);
+    if (is_in_memory(l, &l->bindings[k])) bytes += gs_bytes_of(l, &l->bindings[k], sizes);
   return bytes;
 }
 
@@ -60,7 +62,7 @@ void gs_bytes_formula(const gs_launch_list *l, const int64_t *sizes, gs_text *ou
   bool first = true;
   for (int k = 0; k < l->nbindings; k++) {
     const gs_binding *b = &l->bindings[k];
-    if (!is_in_memory(b)) continue;
+    if (!is_in_memory(l, b)) continue;
     double some = elements_gathered(l, b, sizes);
     gs_text_printf(out, "%s%zu", first ? "" : " + ", gs_type_size(b->type));
     if (some >= 0) gs_text_printf(out, "*%.0f gathered", some);

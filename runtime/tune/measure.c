@@ -156,8 +156,7 @@ static gs_status nothing(void *context, gs_error *err) {
   return GS_OK;
 }
 
-/* Random bits that are normal bf16 numbers, repeated over all of p. */
-static gs_status fill_normal(gs_device *d, gs_ptr p, size_t bytes, gs_error *err) {
+gs_status gs_fill_normal(gs_device *d, gs_ptr p, size_t bytes, double scale, gs_error *err) {
   enum { N = (1 << 18) - 5 };
   uint64_t state = 0x5eed;
   unsigned char *bits = malloc(2 * (size_t)N);
@@ -165,7 +164,7 @@ static gs_status fill_normal(gs_device *d, gs_ptr p, size_t bytes, gs_error *err
   for (int i = 0; i < N; i++) {
     double u = 1 - (double)(gs_random_next(&state) >> 11) * 0x1p-53;
     double v = (double)(gs_random_next(&state) >> 11) * 0x1p-53;
-    gs_store_f64(bits, GS_BF16, (size_t)i, sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+    gs_store_f64(bits, GS_BF16, (size_t)i, scale * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
   }
   size_t done = 2 * (size_t)N < bytes ? 2 * (size_t)N : bytes;
   gs_status st = gs_device_upload(d, p, bits, done, err);
@@ -199,7 +198,7 @@ static gs_status copy_rate(gs_meter *m, double *rate, gs_error *err) {
   }
   double seconds = 0;
   const gs_contender one = {.context = &c, .submit = copy};
-  if (st == GS_OK) st = fill_normal(c.d, c.from, c.bytes, err);
+  if (st == GS_OK) st = gs_fill_normal(c.d, c.from, c.bytes, 1, err);
   if (st == GS_OK) st = time_alone(m, &one, &seconds, err);
   if (st == GS_OK && seconds > 0) *rate = 2 * (double)c.bytes / seconds;
   gs_device_free(c.d, c.to);
@@ -233,8 +232,8 @@ static gs_status gemm_rate(gs_meter *m, double *rate, gs_error *err) {
   gs_status st = gs_device_alloc(d, bytes, &p.g.a, err);
   if (st == GS_OK) st = gs_device_alloc(d, bytes, &p.g.b, err);
   if (st == GS_OK) st = gs_device_alloc(d, bytes, &p.g.c, err);
-  if (st == GS_OK) st = fill_normal(d, p.g.a, bytes, err);
-  if (st == GS_OK) st = fill_normal(d, p.g.b, bytes, err);
+  if (st == GS_OK) st = gs_fill_normal(d, p.g.a, bytes, 1, err);
+  if (st == GS_OK) st = gs_fill_normal(d, p.g.b, bytes, 1, err);
   double seconds = 0;
   const gs_contender one = {.context = &p, .submit = multiply};
   if (st == GS_OK) st = time_alone(m, &one, &seconds, err);

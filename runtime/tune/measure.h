@@ -37,6 +37,9 @@ gs_status gs_meter_warm(gs_meter *m, const gs_contender *c, int n, gs_error *err
 gs_status gs_meter_run(gs_meter *m, const gs_contender *c, int n, int samples, gs_timing *t,
                        gs_error *err);
 
+/* Normal bf16 numbers times scale, a quarter of a million drawn and repeated over all of p. */
+gs_status gs_fill_normal(gs_device *d, gs_ptr p, size_t bytes, double scale, gs_error *err);
+
 typedef struct gs_rates {
   double copy; /* bytes read and written a second, by a device copy; 0: unknown */
   double gemm; /* bf16 8192^3 by the vendor's library, flops a second; 0: unknown */

@@ -16,6 +16,8 @@ enum { PIECE = (1 << 20) - 3 }; /* odd, so that rows of a power of two differ */
 struct gs_variant {
   gs_subject *subject;
   gs_compiled code;
+  gs_launch_list rest; /* without the kernels that run once a batch, which come first */
+  bool has_run_once;
   gs_ptr *temps;
   gs_variant *next;
 };
@@ -108,7 +110,7 @@ static gs_status bind_result(gs_subject *s, int k, gs_error *err) {
   }
   int partner = b->inplace;
   *at = s->bound[partner];
-  if (s->original[partner] || !at->bytes) return GS_OK;
+  if (s->list->bindings[partner].is_result || s->original[partner] || !at->bytes) return GS_OK;
   gs_status st = gs_device_alloc(s->device, at->bytes, &s->original[partner], err);
   if (st != GS_OK) return st;
   return gs_device_copy(s->device, s->original[partner], at->ptr, at->bytes, err);
@@ -138,6 +140,24 @@ gs_status gs_subject_new(gs_device *d, gs_instance *i, const gs_launch_list *l,
     return st;
   }
   *out = s;
+  return GS_OK;
+}
+
+gs_status gs_subject_write(gs_subject *s, const char *name, const void *values, size_t bytes,
+                           gs_error *err) {
+  for (int k = 0; k < s->list->nbindings; k++) {
+    const gs_binding *b = &s->list->bindings[k];
+    if (b->is_result || strcmp(b->name, name) != 0) continue;
+    if (b->role == GS_ROLE_SCALAR && bytes == sizeof(float)) {
+      memcpy(&s->bound[k].value, values, bytes);
+      return GS_OK;
+    }
+    if (bytes != s->bound[k].bytes)
+      return gs_fail(err, GS_ERR_USE, "%s: input '%s' has %zu bytes, not %zu", s->list->key, name,
+                     s->bound[k].bytes, bytes);
+    gs_status st = gs_device_upload(s->device, s->bound[k].ptr, values, bytes, err);
+    return st == GS_OK ? gs_device_sync(s->device, err) : st;
+  }
   return GS_OK;
 }
 
@@ -186,6 +206,8 @@ gs_status gs_variant_new(gs_subject *s, const gs_launch_list *l, gs_variant **ou
   *v = (gs_variant){.subject = s, .code = {.list = l}, .next = s->variants};
   s->variants = v;
   gs_status st = compile(v, err);
+  v->rest = *l;
+  while (v->rest.nkernels > 1 && v->rest.kernels->once) v->rest.kernels++, v->rest.nkernels--;
   v->temps = calloc((size_t)l->ntemps + 1, sizeof *v->temps);
   if (st == GS_OK && !v->temps) st = gs_fail(err, GS_ERR_MEMORY, "no memory to measure with");
   for (int t = 0; st == GS_OK && t < l->ntemps; t++) {
@@ -224,7 +246,11 @@ gs_status gs_variant_prepare(void *variant, gs_error *err) {
 gs_status gs_variant_submit(void *variant, gs_error *err) {
   gs_variant *v = variant;
   gs_subject *s = v->subject;
-  return gs_launch(s->device, &v->code, s->bound, s->sizes, v->temps, err);
+  int skipped = v->code.list->nkernels - v->rest.nkernels;
+  const gs_compiled later = {&v->rest, v->code.funcs + skipped};
+  const gs_compiled *code = v->has_run_once ? &later : &v->code;
+  v->has_run_once = true;
+  return gs_launch(s->device, code, s->bound, s->sizes, v->temps, err);
 }
 
 gs_status gs_variant_read(gs_variant *v, const char *name, void *out, size_t bytes, gs_error *err) {

@@ -27,7 +27,7 @@ static void check(const gs_dataset *d, int seq) {
   gs_error err;
   long tokens = 0, packed = 0, labels = 0, answers = 0;
   if (d->n == 0) abort();
-  if (gs_pack_rows(d, NULL, seq, 0, &p, &err) != GS_OK) abort();
+  if (gs_pack_rows(d, NULL, seq, 0, 0, &p, &err) != GS_OK) abort();
   for (int i = 0; i < d->n; i++) {
     tokens += d->sample[i].n;
     for (int32_t k = 1; k < d->sample[i].n; k++) answers += d->sample[i].answer[k];

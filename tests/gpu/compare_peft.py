@@ -19,10 +19,11 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 
-def mask_of(start, dtype):
-    """[T] first token of each token's document -> additive [1, 1, T, T]."""
-    t = torch.arange(start.numel(), device=start.device)
-    seen = (t[None, :] <= t[:, None]) & (t[None, :] >= start[:, None])
+def mask_of(cu, dtype):
+    """[documents + 1] where documents begin, and the end -> additive [1, 1, T, T]."""
+    t = torch.arange(int(cu[-1]), device=cu.device)
+    document = torch.searchsorted(cu, t, right=True)
+    seen = (t[None, :] <= t[:, None]) & (document[None, :] == document[:, None])
     return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[None, None]
 
 
@@ -30,7 +31,7 @@ def step(model, params, opt, row, lr, clip):
     for g in opt.param_groups:
         g["lr"] = lr
     opt.zero_grad(set_to_none=True)
-    mask = mask_of(row["start"], model.dtype)
+    mask = mask_of(row["cu"], model.dtype)
     logits = model(input_ids=row["id"][None], position_ids=row["position"][None], attention_mask=mask).logits[0]
     count = (row["label"] != -100).sum()
     loss = torch.nn.functional.cross_entropy(logits.float(), row["label"], ignore_index=-100, reduction="sum") / count
@@ -57,7 +58,7 @@ def run(a, ours, dtype):
     opt = torch.optim.AdamW(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
     losses = []
     for mine in ours:
-        row = {k: torch.tensor(mine[k], device="cuda") for k in ("id", "label", "position", "start")}
+        row = {k: torch.tensor(mine[k], device="cuda") for k in ("id", "label", "position", "cu")}
         losses.append(step(model, params, opt, row, mine["lr"], a.clip))
     return losses
 

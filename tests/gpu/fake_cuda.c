@@ -49,11 +49,20 @@ static bool has_context, faulted;
 static gs_cu_graph recording;
 static double now; /* the fake's clock: 10 ms a launch, 1 ms any other work */
 
+/* Read once: a measured graph makes millions of calls. */
+static int failing; /* the number of the call that fails; 0: none */
+static bool blind;
+
+__attribute__((constructor)) static void read_settings(void) {
+  const char *fail = getenv("FAKE_CUDA_FAIL");
+  failing = fail ? atoi(fail) : 0;
+  blind = getenv("FAKE_CUDA_BLIND") != NULL;
+}
+
 /* What every call begins with; a code other than 0 is returned to the caller. */
 static int enter(bool needs_context) {
-  const char *fail = getenv("FAKE_CUDA_FAIL");
   calls++;
-  if (fail && atoi(fail) == calls) return GS_CU_OUT_OF_MEMORY;
+  if (calls == failing) return GS_CU_OUT_OF_MEMORY;
   if (faulted) return ILLEGAL_ADDRESS;
   return needs_context && !has_context ? NO_CONTEXT : GS_CU_OK;
 }
@@ -80,7 +89,7 @@ static void do_scale(const work *w) {
 
 static void perform(const work *w) {
   now += w->kind == SCALE || w->kind == OTHER ? 0.010 : 0.001;
-  if (getenv("FAKE_CUDA_BLIND")) return;
+  if (blind) return;
   if (w->kind == FILL) memset(host(w->to), w->byte, w->bytes);
   if (w->kind == COPY) memmove(host(w->to), host(w->from), w->bytes);
   if (w->kind == SCALE) do_scale(w);
@@ -278,6 +287,16 @@ int cuMemFree_v2(gs_cu_ptr p) {
   return INVALID;
 }
 
+int cuMemHostAlloc(void **p, size_t bytes, unsigned flags) {
+  *p = flags == 0 ? malloc(bytes) : NULL;
+  return *p ? enter(true) : INVALID;
+}
+
+int cuMemFreeHost(void *p) {
+  free(p);
+  return enter(true);
+}
+
 int cuMemcpyHtoDAsync_v2(gs_cu_ptr to, const void *from, size_t n, gs_cu_stream s) {
   if (!ours(s) || !within(to, n) || recording) return INVALID;
   memcpy(host(to), from, n);
@@ -344,6 +363,34 @@ int cuModuleGetFunction(gs_cu_function *f, gs_cu_module m, const char *name) {
 int cuFuncSetAttribute(gs_cu_function f, int attribute, int value) {
   return f && attribute == GS_CU_FUNCTION_SHARED && value >= 0 && value <= 232448 ? enter(true)
                                                                                   : INVALID;
+}
+
+/* Refuses what a driver refuses; the bytes then name the tensor, so that a test can look. */
+int cuTensorMapEncodeTiled(gs_cu_map *m, int type, uint32_t rank, gs_cu_ptr p,
+                           const uint64_t *extent, const uint64_t *strides, const uint32_t *box,
+                           const uint32_t *each, int interleave, int swizzle, int l2, int outside) {
+  static const int sizes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+  if (type < 0 || type > 9 || rank < 3 || rank > 5 || p == 0 || p % 16 || interleave || l2 < 0 ||
+      l2 > 3 || outside || swizzle < 0 || swizzle > 3 || (uintptr_t)m % 64)
+    return INVALID;
+  uint64_t line = box[0] * (uint64_t)sizes[type];
+  if (line % 16 || (swizzle && line > (uint64_t)16 << swizzle)) return INVALID;
+  for (uint32_t i = 0; i < rank; i++)
+    if (extent[i] < 1 || extent[i] > (uint64_t)1 << 32 || box[i] < 1 || box[i] > 256 ||
+        each[i] != 1 || (i > 0 && (strides[i - 1] % 16 || strides[i - 1] >> 40)))
+      return INVALID;
+  memset(m, 0, sizeof *m);
+  memcpy(m->bytes, &p, sizeof p);
+  memcpy(m->bytes + 8, extent, 3 * sizeof *extent);
+  return enter(false);
+}
+
+int cuLaunchKernel(gs_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                   unsigned by, unsigned bz, unsigned shared, gs_cu_stream s, void **params,
+                   void **extra);
+
+int cuLaunchKernelEx(const gs_cu_launch *l, gs_cu_function f, void **params, void **extra) {
+  return cuLaunchKernel(f, l->gx, l->gy, l->gz, l->bx, l->by, l->bz, l->shared, l->s, params, extra);
 }
 
 int cuLaunchKernel(gs_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,

@@ -109,6 +109,25 @@ static bool memory(void) {
   return true;
 }
 
+/* Carried by several threads; after a fill that is still under way. */
+static bool large_upload(void) {
+  enum { N = (75 << 20) + 5 };
+  unsigned char *a = malloc(N), *b = malloc(N);
+  gs_ptr p;
+  FINE(gs_device_alloc(dev, N, &p, &err));
+  for (int round = 1; round < 3; round++) {
+    for (int i = 0; i < N; i++) a[i] = (unsigned char)(i * round + i / 4093);
+    FINE(gs_device_fill(dev, p, 0x11, N, &err));
+    FINE(gs_device_upload(dev, p, a, N, &err));
+    FINE(gs_device_download(dev, b, p, N, &err));
+    for (int i = 0; i < N; i++) NEED(a[i] == b[i], "round %d, byte %d", round, i);
+  }
+  gs_device_free(dev, p);
+  free(a);
+  free(b);
+  return true;
+}
+
 static bool kernel(void) {
   enum { N = 1000 };
   float x[N], y[N + 1], step = 0.25f;
@@ -447,6 +466,7 @@ int main(int argc, char **argv) {
          (unsigned long long)seed);
   bool one = argc > 1 && strcmp(argv[1], "--kernel") == 0;
   if (!one) test("memory: poison, upload, copy, fill, download", memory);
+  if (!one) test("memory: a large upload", large_upload);
   test("kernel: compile, launch, arguments refused", kernel);
   if (!one) others();
   if (argc > 1 && strcmp(argv[1], "--fault") == 0) test("fault: the kernel is named", fault);

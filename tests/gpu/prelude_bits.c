@@ -68,7 +68,13 @@ static gs_status run(gs_device *d, int number, const float *x, void *y, gs_error
            "  const i64 i = GS_BID * 256 + GS_TID;\n  const f32 v = gs_get(x, i);\n"
            "  [[maybe_unused]] const f32 r = gs_rand(i, 3, 4);\n  %s\n}\n",
            entry, f->type, f->statement);
-  gs_kernel k = {.entry = entry, .text = text, .threads = BLOCK, .barrier_free = true};
+  gs_arg params[] = {{.kind = GS_ARG_TENSOR}, {.kind = GS_ARG_TENSOR}};
+  gs_kernel k = {.entry = entry,
+                 .text = text,
+                 .nargs = 2,
+                 .args = params,
+                 .threads = BLOCK,
+                 .barrier_free = true};
   const gs_kernel *list[] = {&k};
   gs_func *func;
   gs_ptr p[2] = {0, 0};

@@ -7,11 +7,12 @@ generator=""
 command -v ninja >/dev/null 2>&1 && generator="-G Ninja"
 # shellcheck disable=SC2086
 cmake $generator -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DGS_TESTS=OFF >/dev/null
-cmake --build "$build" --target gpu_smoke prelude_bits linear_ce gradsmith
+cmake --build "$build" --target gpu_smoke prelude_bits tile_bits linear_ce gradsmith
 "$build/gradsmith" doctor
 failed=0
 "$(find "$build" -name gpu_smoke -type f | head -n 1)" "$@" || failed=1
 "$(find "$build" -name prelude_bits -type f | head -n 1)" || failed=1
+"$(find "$build" -name tile_bits -type f | head -n 1)" || failed=1
 "$(find "$build" -name linear_ce -type f | head -n 1)" || failed=1
 "$build/gradsmith" check --device cuda || failed=1
 cmake --build "$build" --target libgradsmith libgradsmith_static

@@ -51,7 +51,7 @@ static inline const gs_drawn *case_drawn(const layer_case *c, const char *name) 
 
 static inline void fill_integers(layer_case *c, const char *name, double *v, size_t n) {
   const gs_drawn *drawn = case_drawn(c, name);
-  int64_t first = 0, size = 5000;
+  int64_t size = 5000;
   int classes = gs_graph_find_dim(c->i->g, "V");
   double ignored = strcmp(name, "label") == 0 ? -100 : 0;
   if (drawn && drawn->nalso) ignored = drawn->also[0];
@@ -61,14 +61,12 @@ static inline void fill_integers(layer_case *c, const char *name, double *v, siz
     size = (int64_t)drawn->high;
   else if (classes >= 0)
     size = c->sizes[classes];
-  for (size_t k = 0; k < n; k++) {
-    if (strcmp(name, "start") == 0) { /* the first token of the document */
-      if (k > 0 && below(&c->seed, 3) == 0) first = (int64_t)k;
-      v[k] = (double)first;
-    } else {
-      v[k] = ignored != 0 && k % 4 == 1 ? ignored : (double)below(&c->seed, size);
-    }
-  }
+  bool offsets = drawn && drawn->offsets_dim >= 0; /* where pieces of alike lengths begin */
+  if (offsets) size = c->sizes[drawn->offsets_dim];
+  for (size_t k = 0; k < n; k++)
+    v[k] = offsets                        ? (double)(size * (int64_t)k / (n > 1 ? (int64_t)n - 1 : 1))
+           : ignored != 0 && k % 4 == 1 ? ignored
+                                        : (double)below(&c->seed, size);
 }
 
 static inline void case_fill(layer_case *c, int t) {

@@ -158,8 +158,53 @@ Test(bench, a_line) {
   gs_text_free(&t);
 }
 
+/* What matrix products take the time of is held against the GEMM rate, and against them. */
+Test(bench, a_line_of_products) {
+  gs_bench b = {.rates = {.copy = 5e12, .gemm = 5e14}};
+  gs_bench_row r = row();
+  gs_text t = {0};
+  r.by_flops = true;
+  r.flops = 4e10; /* in 100 us: 400 TFLOP/s, 80 % */
+  r.products = 8e-5;
+  r.memory = 3 << 20;
+  gs_bench_line(&b, &r, &t);
+  cr_assert(strstr(t.s, "400 TFLOP/s") && strstr(t.s, "80.0 % of GEMM") &&
+                strstr(t.s, "1.250 x its products alone, 3 MiB"),
+            "%s", t.s);
+  gs_text_free(&t);
+}
+
+/* Lengths of documents give cu_q and cu_k, and the pairs that count: 2 x 64 x 64 / 2. */
+Test(bench, documents_of_attention) {
+  if (!has_nvrtc()) cr_skip("no NVRTC");
+  gs_device *d = NULL;
+  gs_meter *m = NULL;
+  gs_bench_row *r;
+  gs_bench b = {0};
+  gs_bench_case c = {.layer = "attention",
+                     .pass = GS_PASS_FORWARD,
+                     .dims = "T=128,S=128,B1=3,K=2,G=3,D=64",
+                     .documents = "2x64"};
+  fine(gs_device_open("emu", &(gs_device_options){.arch = "sm_80"}, &d, &err));
+  fine(gs_meter_open(d, &m, &err));
+  gs_meter_warm_seconds(m, 0);
+  fine(gs_bench_run(d, NULL, m, &c, GS_BF16, NULL, &b, &r, &err));
+  cr_assert(!r->why[0], "%s", r->why);
+  cr_assert(r->by_flops && r->flops == 4.0 * 64 * 64 * 6 * 64, "%g", r->flops);
+  c.documents = "2x";
+  fine(gs_bench_run(d, NULL, m, &c, GS_BF16, NULL, &b, &r, &err));
+  cr_assert(strstr(r->why, "lengths are wanted"), "%s", r->why);
+  c.documents = "3x64";
+  fine(gs_bench_run(d, NULL, m, &c, GS_BF16, NULL, &b, &r, &err));
+  cr_assert(strstr(r->why, "cu_q") && strstr(r->why, "bytes"), "%s", r->why);
+  gs_bench_free(&b);
+  gs_meter_close(m);
+  gs_device_close(d);
+}
+
 Test(bench, peers_are_read) {
-  static const gs_bench_case c = {"rmsnorm", GS_PASS_FORWARD, "T=1", 0, 0, 0, "rmsnorm.fwd 1x2"};
+  static const gs_bench_case c = {
+      .layer = "rmsnorm", .pass = GS_PASS_FORWARD, .dims = "T=1", .peer = "rmsnorm.fwd 1x2"};
   const gs_bench_case *list[] = {&c};
   char path[600];
   const char *text =
@@ -241,6 +286,16 @@ Test(bench, records_are_used) {
   json_decref(all);
   free(plain);
   free(text);
+}
+
+/* The benchmark's cases of a layer, with a table of what their defaults are worth. */
+Test(bench, the_table_is_tuned) {
+  if (!has_nvrtc()) cr_skip("no NVRTC");
+  cr_assert(run("tune residual_rmsnorm --table --rounds 1") == 0, "%s", said);
+  cr_assert(strstr(said, "| residual_rmsnorm.forward bf16 H=4096") &&
+                strstr(said, "0 of 2 defaults are more than 10 % from the best"),
+            "%s", said);
+  cr_assert(run("tune --table --show") == 2, "%s", said);
 }
 
 /* Killed while it measures: what was measured before is there, and the store is whole. */

@@ -159,12 +159,12 @@ Test(check, missing_second_barrier) {
 /* A copy ahead that nobody waits for lands too late. */
 Test(check, missing_wait_for_a_copy) {
   breaker b = {.from = "GS_COPY_WAIT(2);", .to = ""};
-  fails("rmsnorm", "T=1100,H=2048", &b, "before the copy to it has landed");
+  fails("rmsnorm", "T=500,H=2048", &b, "before the copy to it has landed");
 }
 
 Test(check, too_few_groups_waited_for) {
   breaker b = {.from = "GS_COPY_WAIT(2);", .to = "GS_COPY_WAIT(3);"};
-  fails("rmsnorm", "T=1100,H=2048", &b, "before the copy to it has landed");
+  fails("rmsnorm", "T=500,H=2048", &b, "before the copy to it has landed");
 }
 
 /* Central differences across a kink mean nothing, wherever it lies between their points. */

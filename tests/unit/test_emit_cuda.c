@@ -12,7 +12,7 @@
 
 typedef struct spec {
   const char *layer;
-  int64_t sizes[4];
+  int64_t sizes[6];
 } spec;
 
 static const spec specs[] = {
@@ -32,8 +32,8 @@ static const spec specs[] = {
     {"mean_loss", {0}},
     {"adamw", {0}},
     {"grad_norm", {0}},
-    {"attention", {0, 8, 4, 128}},
-    {"attention", {0, 3, 3, 64}},
+    {"attention", {0, 0, 0, 8, 4, 128}},
+    {"attention", {0, 0, 0, 3, 3, 64}},
     {"layernorm", {0, 4096}},
     {"groupnorm", {0, 32, 10, 4096}},
     {"gated_rmsnorm", {0, 8, 512}},

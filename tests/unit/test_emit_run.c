@@ -41,7 +41,7 @@ static void close_case(layer_case *c, int n) {
 typedef struct spec {
   const char *layer;
   gs_type dtype;
-  int64_t sizes[4];
+  int64_t sizes[6];
 } spec;
 
 static void run_on(gs_device *d, const spec *s, int n) {
@@ -138,8 +138,8 @@ Test(run, embedding_gradient, .timeout = 300) {
 }
 
 Test(run, attention, .timeout = 300) {
-  RUN({"attention", GS_BF16, {9, 2, 2, 128}}, {"attention", GS_F32, {37, 1, 3, 8}},
-      {"attention", GS_F16, {1, 1, 1, 17}}, {"attention", GS_F32, {21, 3, 1, 64}});
+  RUN({"attention", GS_F32, {37, 30, 4, 1, 3, 8}}, {"attention", GS_F16, {1, 1, 2, 1, 1, 17}},
+      {"attention", GS_F32, {21, 21, 2, 3, 1, 64}});
 }
 
 static char path[4][512];

@@ -548,13 +548,14 @@ Test(emu, launch_list) {
   static const char second[] =
       "GS_KERNEL(second, 64, 1, GS_INOUT(f32, part), GS_OUT(f32, y), GS_NUM(a)) {\n"
       "  if (GS_TID < 40) gs_put(y, GS_TID, gs_get(part, GS_TID) * a);\n}\n";
-  gs_arg a1[] = {{GS_ARG_TENSOR, 0, true, false},
-                 {GS_ARG_STRIDE, 0, 0, 0},
-                 {GS_ARG_TEMP, 0, true, true},
-                 {GS_ARG_STEP_SCALAR, 2, true, false},
-                 {GS_ARG_DIM, 0, 0, 0}};
-  gs_arg a2[] = {
-      {GS_ARG_TEMP, 0, true, true}, {GS_ARG_TENSOR, 1, false, true}, {GS_ARG_SCALAR, 3, 0, 0}};
+  gs_arg a1[] = {{.kind = GS_ARG_TENSOR, .index = 0, .is_read = true},
+                 {.kind = GS_ARG_STRIDE, .index = 0},
+                 {.kind = GS_ARG_TEMP, .index = 0, .is_read = true, .is_written = true},
+                 {.kind = GS_ARG_STEP_SCALAR, .index = 2, .is_read = true},
+                 {.kind = GS_ARG_DIM, .index = 0}};
+  gs_arg a2[] = {{.kind = GS_ARG_TEMP, .index = 0, .is_read = true, .is_written = true},
+                 {.kind = GS_ARG_TENSOR, .index = 1, .is_written = true},
+                 {.kind = GS_ARG_SCALAR, .index = 3}};
   gs_kernel k[] = {{.entry = "first",
                     .text = first,
                     .nargs = 5,

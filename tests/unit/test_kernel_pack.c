@@ -468,6 +468,74 @@ Test(call, later_gpus_get_ptx_and_older_none) {
 
 /* ---- a machine whose kernels come from a pack: `train --pack` ---- */
 
+/* ---- tensor maps ---- */
+
+#define BOXES "boxes.forward bf16 H=2 D=64 -> y"
+static const gs_box box = {.rows = 64, .heads = 1, .columns = 64, .swizzle = 128};
+
+static void write_boxes(const char *to) {
+  gs_pack_writer *w;
+  gs_arena *a = gs_arena_new();
+  gs_graph *g = gs_graph_new(a);
+  int n = gs_graph_dim(g, "N", -1), h = gs_graph_dim(g, "H", 2), d = gs_graph_dim(g, "D", 64);
+  gs_binding b[] = {{.name = "x", .type = GS_BF16, .ndims = 3, .dim = {n, h, d}, .inplace = -1},
+                    {.name = "y",
+                     .type = GS_BF16,
+                     .ndims = 3,
+                     .dim = {n, h, d},
+                     .role = GS_ROLE_OUTPUT,
+                     .is_result = true,
+                     .inplace = -1}};
+  gs_arg args[] = {{.kind = GS_ARG_MAP, .index = 0, .is_read = true, .box = box},
+                   {.kind = GS_ARG_TENSOR, .index = 1, .is_written = true}};
+  gs_kernel k = {.entry = "boxes",
+                 .text = "// boxes\n",
+                 .template_name = "boxes",
+                 .tunables = "",
+                 .nargs = 2,
+                 .args = args,
+                 .grid = {.coef = 1, .div = 64, .dims = 1},
+                 .threads = 128,
+                 .prelude = GS_PRELUDE_HOPPER};
+  gs_launch_list l = {
+      .key = BOXES, .g = g, .nbindings = 2, .nkernels = 1, .bindings = b, .kernels = &k};
+  cr_assert_eq(gs_pack_writer_new("gradsmith of a test", "NVRTC 13.0", &w, &err), GS_OK);
+  cr_assert_eq(gs_pack_writer_target(w, "sm_90a", "sm_90a", &err), GS_OK);
+  cr_assert_eq(gs_pack_writer_pass(w, &l, "sm_90a", &err), GS_OK);
+  cr_assert_eq(gs_pack_writer_code(w, &k, "sm_90a", cubin, sizeof cubin, &err), GS_OK);
+  cr_assert_eq(gs_pack_writer_save(w, to, &err), GS_OK, "%s", err.message);
+  gs_pack_writer_free(w);
+  gs_arena_free(a);
+}
+
+/* The record keeps the box; the launch makes the map, which the driver would refuse if it were
+ * wrong; without rows there is nothing to map. */
+Test(call, makes_maps_of_boxes) {
+  char boxes[300];
+  gs_pack_file *f;
+  gs_pack *p;
+  gs_pack_call *c;
+  snprintf(boxes, sizeof boxes, "%s/boxes.pack", dir);
+  write_boxes(boxes);
+  cr_assert_eq(gs_pack_file_open(boxes, &f, &err), GS_OK, "%s", err.message);
+  const gs_arg *a = &gs_pack_file_record(f, BOXES, "sm_90a")->list.kernels[0].args[0];
+  cr_expect_eq(a->kind, GS_ARG_MAP);
+  cr_expect_eq(memcmp(&a->box, &box, sizeof box), 0);
+  gs_pack_file_close(f);
+  setenv("FAKE_CUDA_ANY", "1", 1);
+  cr_assert_eq(gs_pack_open(boxes, &p, &err), GS_OK, "%s", err.message);
+  cr_assert_eq(gs_pack_find(p, BOXES, &c, &err), GS_OK, "%s", err.message);
+  gs_operand o[] = {{"x", GS_BF16, 3, {100, 2, 64}, 160, device_memory(100 * 160 * 2), 0},
+                    {"y", GS_BF16, 3, {100, 2, 64}, 0, device_memory(100 * 128 * 2), 0}};
+  cr_expect_eq(gs_pack_launch(c, NULL, o, 2, 0, 0, &err), GS_OK, "%s", err.message);
+  o[0].ptr += 8;
+  cr_expect_eq(gs_pack_launch(c, NULL, o, 2, 0, 0, &err), GS_ERR_USE);
+  o[0].shape[0] = o[1].shape[0] = 0;
+  o[0].ptr = o[1].ptr = 0;
+  cr_expect_eq(gs_pack_launch(c, NULL, o, 2, 0, 0, &err), GS_OK, "%s", err.message);
+  gs_pack_close(p);
+}
+
 TestSuite(machine, .init = open_pack, .fini = close_pack);
 
 static gs_status compile_scale(gs_device *d, const char *entry, const char *text, gs_func **f) {

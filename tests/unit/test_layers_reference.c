@@ -199,13 +199,17 @@ static void attend(const double *q, const double *k, const double *v, int first,
 }
 
 Test(reference, attention) {
-  enum { K = 2, G = 3, D = 4 };
+  enum { K = 2, G = 3, D = 4, B1 = 4 };
   gs_author *a = author();
   double y[T * K * G * D];
-  layer_case c = opened(a, "attention", T, K, G, D);
-  for (int n = 0; n < T * K * G; n++)
-    attend(in(&c, "q") + n * D, in(&c, "k"), in(&c, "v"), (int)in(&c, "start")[n / (K * G)],
-           n / (K * G), K, n / G % K, D, y + n * D);
+  int64_t sizes[GS_MAX_DIMS] = {T, T, B1, K, G, D};
+  layer_case c = case_open(a, "attention", sizes, NULL, 99);
+  for (int n = 0; n < T * K * G; n++) {
+    int t = n / (K * G), document = 0;
+    while (document + 1 < B1 && in(&c, "cu_k")[document + 1] <= t) document++;
+    attend(in(&c, "q") + n * D, in(&c, "k"), in(&c, "v"), (int)in(&c, "cu_k")[document], t, K,
+           n / G % K, D, y + n * D);
+  }
   same(&c, "y", y, T * K * G * D);
   case_close(&c);
   gs_author_free(a);

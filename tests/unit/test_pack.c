@@ -27,6 +27,7 @@ static gs_dataset random_data(int n, int longest) {
 static void check_row(const gs_row *r, const gs_dataset *d, int seq, int32_t pad, int *row_of,
                       int row) {
   int labels = 0;
+  int document = 0;
   for (int32_t at = 0; at < r->ntokens;) {
     int k = 0;
     while (k < d->n && d->sample[k].id[0] != r->id[at]) k++;
@@ -40,9 +41,9 @@ static void check_row(const gs_row *r, const gs_dataset *d, int seq, int32_t pad
       cr_assert_eq(r->id[at + i], s->id[i]);
       cr_assert_eq(r->label[at + i], learnt ? s->id[i + 1] : GS_IGNORE);
       cr_assert_eq(r->position[at + i], i);
-      cr_assert_eq(r->start[at + i], at);
       labels += learnt;
     }
+    cr_assert_eq(r->cu[document++], at);
     at += s->n;
   }
   cr_assert_eq(labels, r->nlabels);
@@ -50,8 +51,10 @@ static void check_row(const gs_row *r, const gs_dataset *d, int seq, int32_t pad
     cr_assert_eq(r->id[i], pad);
     cr_assert_eq(r->label[i], GS_IGNORE);
     cr_assert_eq(r->position[i], i - r->ntokens);
-    cr_assert_eq(r->start[i], r->ntokens);
   }
+  if (r->ntokens < seq) cr_assert_eq(r->cu[document++], r->ntokens);
+  cr_assert_eq(r->cu[document], seq);
+  cr_assert_eq(r->documents, document);
 }
 
 static void check_first_fit(const gs_dataset *d, const int *order, const gs_packed *p,
@@ -85,7 +88,7 @@ Test(pack, random_documents) {
         order[k] = i;
       }
     }
-    cr_assert_eq(gs_pack_rows(&d, order, seq, -7, &p, &err), GS_OK, "seed %u: %s", seed, err.message);
+    cr_assert_eq(gs_pack_rows(&d, order, seq, 0, -7, &p, &err), GS_OK, "seed %u: %s", seed, err.message);
     int *row_of = calloc((size_t)n + 1, sizeof *row_of);
     for (int i = 0; i < n; i++) row_of[i] = -1;
     for (int k = 0; k < p.nrows; k++) check_row(&p.row[k], &d, seq, -7, row_of, k);
@@ -107,7 +110,7 @@ Test(pack, a_token_less_of_labels_for_each_document) {
     memset(d.sample[i].answer, 1, (size_t)d.sample[i].n);
     tokens += d.sample[i].n;
   }
-  cr_assert_eq(gs_pack_rows(&d, NULL, 16, 0, &p, NULL), GS_OK);
+  cr_assert_eq(gs_pack_rows(&d, NULL, 16, 0, 0, &p, NULL), GS_OK);
   for (int k = 0; k < p.nrows; k++) labels += p.row[k].nlabels;
   cr_expect_eq(labels, tokens - d.n);
   gs_packed_free(&p);
@@ -119,13 +122,13 @@ Test(pack, what_cannot_be_packed) {
   gs_packed p;
   gs_error err = {0};
   int twice[] = {0, 1, 1}, outside[] = {0, 1, 3};
-  cr_expect_eq(gs_pack_rows(&d, twice, 8, 0, &p, &err), GS_ERR_USE);
-  cr_expect_eq(gs_pack_rows(&d, outside, 8, 0, &p, &err), GS_ERR_USE);
-  cr_expect_eq(gs_pack_rows(&d, NULL, 0, 0, &p, &err), GS_ERR_USE);
+  cr_expect_eq(gs_pack_rows(&d, twice, 8, 0, 0, &p, &err), GS_ERR_USE);
+  cr_expect_eq(gs_pack_rows(&d, outside, 8, 0, 0, &p, &err), GS_ERR_USE);
+  cr_expect_eq(gs_pack_rows(&d, NULL, 0, 0, 0, &p, &err), GS_ERR_USE);
   int longest = 0;
   for (int i = 0; i < d.n; i++) longest = d.sample[i].n > longest ? d.sample[i].n : longest;
   if (longest > 1) {
-    cr_expect_eq(gs_pack_rows(&d, NULL, longest - 1, 0, &p, &err), GS_ERR_USE);
+    cr_expect_eq(gs_pack_rows(&d, NULL, longest - 1, 0, 0, &p, &err), GS_ERR_USE);
     cr_expect(strstr(err.message, "line ") != NULL, "%s", err.message);
   }
   cr_expect(p.row == NULL && p.nrows == 0);

@@ -54,7 +54,7 @@ static void close_rig(rig *g) {
 }
 
 static gs_batch batch_of(const tiny_row *r) {
-  return (gs_batch){.id = r->id, .label = r->label, .position = r->position, .start = r->start};
+  return (gs_batch){.id = r->id, .label = r->label, .position = r->position, .cu = r->cu, .documents = r->documents};
 }
 
 static gs_step *make_step(const rig *g, gs_step_mode mode, int64_t tokens, bool no_reuse) {
@@ -184,6 +184,7 @@ Test(step, packed_documents_equal_each_alone) {
     memcpy(one.id, all.id + at, sizeof(int32_t) * (size_t)one.n);
     memcpy(one.label, all.label + at, sizeof(int32_t) * (size_t)one.n);
     memcpy(one.position, all.position + at, sizeof(int32_t) * (size_t)one.n);
+    tiny_one_document(&one);
     s = make_step(&g, GS_STEP_GRADIENT, one.n, false);
     gs_step_result r = run(s, &one);
     float *part = read_all(&g, GS_GRAD);
@@ -317,8 +318,11 @@ Test(step, values_out_of_range_are_named) {
   bad.id[8] = 9999;
   expect_refusal(s, &bad, "token 8", "9999");
   bad = row;
-  bad.start[2] = 3;
-  expect_refusal(s, &bad, "token 2", "3");
+  bad.position[2] = -3;
+  expect_refusal(s, &bad, "token 2", "-3");
+  bad = row;
+  bad.cu[1] = 10;
+  expect_refusal(s, &bad, "document 1", "10");
   gs_step_free(s);
   close_rig(&g);
 }
@@ -508,6 +512,7 @@ Test(step, greedy_text_follows_the_logits) {
     row.position[i] = i;
     row.label[i] = i + 1 < 36 ? ids[i + 1] : -100;
   }
+  tiny_one_document(&row);
   gs_step *s = make_step(&g, GS_STEP_EVAL, 36, false);
   run(s, &row);
   float *v = malloc(sizeof *v * 36 * 37);
@@ -542,6 +547,7 @@ static void check_text(const rig *g, const json_t *j) {
     row.label[i] = -100;
     if (i > 0) row.label[i - 1] = row.id[i];
   }
+  tiny_one_document(&row);
   gs_step *s = make_step(g, GS_STEP_EVAL, row.n, false);
   double want = json_real_value(json_object_get(j, "mean_nll")), loss = run(s, &row).loss;
   cr_assert(fabs(loss - want) < 1e-5 * want, "%.8g, golden %.8g", loss, want);

@@ -121,21 +121,25 @@ static inline void tiny_write(const char *dir, const tiny *t, uint64_t seed) {
 
 /* A packed row: documents one after another; every fourth label is left out. */
 typedef struct tiny_row {
-  int n;
-  int32_t id[512], label[512], position[512], start[512];
+  int n, documents;
+  int32_t id[512], label[512], position[512], cu[513];
 } tiny_row;
 
 static inline void tiny_document(tiny_row *r, int length, int vocab) {
-  int base = r->n;
   for (int i = 0; i < length; i++) {
     int at = r->n++;
     tiny_random();
     r->id[at] = (int32_t)(tiny_state % (uint64_t)vocab);
     r->label[at] = -100;
     r->position[at] = i;
-    r->start[at] = base;
     if (i > 0) r->label[at - 1] = i % 4 == 3 ? -100 : r->id[at];
   }
+  r->cu[++r->documents] = r->n;
+}
+
+static inline void tiny_one_document(tiny_row *r) {
+  r->documents = 1;
+  r->cu[1] = r->n;
 }
 
 #endif

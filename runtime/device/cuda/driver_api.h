@@ -38,6 +38,35 @@ enum {                              /* device attributes */
 enum { GS_CU_FUNCTION_SHARED = 8 }; /* a function's attribute: bytes given at its launch */
 enum { GS_CU_STREAM_NON_BLOCKING = 1, GS_CU_CAPTURE_RELAXED = 2 };
 
+/* A tensor map as a kernel takes it, by value. */
+typedef struct gs_cu_map {
+  _Alignas(64) unsigned char bytes[128];
+} gs_cu_map;
+enum {
+  GS_CU_MAP_U8 = 0,
+  GS_CU_MAP_I32 = 3,
+  GS_CU_MAP_F16 = 6,
+  GS_CU_MAP_F32 = 7,
+  GS_CU_MAP_BF16 = 9
+}; /* element types */
+enum { GS_CU_MAP_NO_INTERLEAVE = 0, GS_CU_MAP_L2_256 = 3, GS_CU_MAP_ZEROS = 0 };
+
+/* A launch with attributes. */
+typedef struct gs_cu_attribute {
+  int id, pad;
+  _Alignas(8) union {
+    int whole;
+    char bytes[64];
+  } value;
+} gs_cu_attribute;
+enum { GS_CU_ATTRIBUTE_FOLLOWS = 6 }; /* begins while the kernel before is still running */
+typedef struct gs_cu_launch {
+  unsigned gx, gy, gz, bx, by, bz, shared;
+  gs_cu_stream s;
+  gs_cu_attribute *attributes;
+  unsigned nattributes;
+} gs_cu_launch;
+
 /* field, symbol, parameters; the result is an error code */
 #define GS_CU_FUNCTIONS(F)                                                                         \
   F(init, "cuInit", (unsigned flags))                                                              \
@@ -66,6 +95,8 @@ enum { GS_CU_STREAM_NON_BLOCKING = 1, GS_CU_CAPTURE_RELAXED = 2 };
   F(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total))                         \
   F(alloc, "cuMemAlloc_v2", (gs_cu_ptr * p, size_t bytes))                                         \
   F(free, "cuMemFree_v2", (gs_cu_ptr p))                                                           \
+  F(host_alloc, "cuMemHostAlloc", (void **p, size_t bytes, unsigned flags))                        \
+  F(host_free, "cuMemFreeHost", (void *p))                                                         \
   F(upload, "cuMemcpyHtoDAsync_v2", (gs_cu_ptr to, const void *from, size_t n, gs_cu_stream s))    \
   F(download, "cuMemcpyDtoHAsync_v2", (void *to, gs_cu_ptr from, size_t n, gs_cu_stream s))        \
   F(copy, "cuMemcpyDtoDAsync_v2", (gs_cu_ptr to, gs_cu_ptr from, size_t n, gs_cu_stream s))        \
@@ -77,9 +108,15 @@ enum { GS_CU_STREAM_NON_BLOCKING = 1, GS_CU_CAPTURE_RELAXED = 2 };
   F(module_function, "cuModuleGetFunction",                                                        \
     (gs_cu_function * f, gs_cu_module m, const char *name))                                        \
   F(function_set, "cuFuncSetAttribute", (gs_cu_function f, int attribute, int value))              \
+  F(map_encode, "cuTensorMapEncodeTiled",                                                          \
+    (gs_cu_map * m, int type, uint32_t rank, gs_cu_ptr p, const uint64_t *extent,                  \
+     const uint64_t *strides, const uint32_t *box, const uint32_t *each, int interleave,           \
+     int swizzle, int l2, int outside))                                                            \
   F(launch, "cuLaunchKernel",                                                                      \
     (gs_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,            \
      unsigned bz, unsigned shared, gs_cu_stream s, void **params, void **extra))                   \
+  F(launch_with, "cuLaunchKernelEx",                                                               \
+    (const gs_cu_launch *l, gs_cu_function f, void **params, void **extra))                        \
   F(capture_begin, "cuStreamBeginCapture_v2", (gs_cu_stream s, int mode))                          \
   F(capture_end, "cuStreamEndCapture", (gs_cu_stream s, gs_cu_graph * g))                          \
   F(graph_nodes, "cuGraphGetNodes", (gs_cu_graph g, gs_cu_node * nodes, size_t * n))               \

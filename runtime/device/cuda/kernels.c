@@ -1,4 +1,5 @@
 /* kernels.c: kernels compiled, loaded, launched. */
+#include "device/cuda/boxes.h"
 #include "device/cuda/machine.h"
 
 #include "pack/write.h"
@@ -32,6 +33,7 @@ void gs_cuda_drop_funcs(gs_cuda *m) {
 
 static unsigned char value_kind(gs_arg_kind k) {
   if (k == GS_ARG_STRIDE || k == GS_ARG_DIM) return GS_VALUE_I64;
+  if (k == GS_ARG_MAP) return GS_VALUE_MAP;
   return k == GS_ARG_SCALAR ? GS_VALUE_F32 : GS_VALUE_PTR;
 }
 
@@ -42,6 +44,7 @@ static gs_func *make_func(const gs_kernel *k) {
   f->kinds = calloc((size_t)k->nargs + 1, 1);
   f->threads = k->threads;
   f->shared_bytes = k->shared_bytes;
+  f->follows = k->follows;
   f->nargs = k->nargs;
   for (int i = 0; f->kinds && i < k->nargs; i++) f->kinds[i] = value_kind(k->args[i].kind);
   return f;
@@ -127,6 +130,13 @@ static int list_new(const gs_cuda *m, const gs_kernel *const *k, int n, const gs
   return count;
 }
 
+static void count_kept(gs_phases *p, const gs_jit_code *code, int n) {
+  for (int i = 0; p && i < n; i++) {
+    p->kept += code[i].file != NULL;
+    p->compiled += code[i].data && !code[i].file;
+  }
+}
+
 static gs_status compile_new(gs_cuda *m, const gs_kernel **fresh, int n, gs_error *err) {
   gs_status st = GS_OK;
   gs_jit_source *sources = calloc((size_t)n, sizeof *sources);
@@ -136,11 +146,12 @@ static gs_status compile_new(gs_cuda *m, const gs_kernel **fresh, int n, gs_erro
     goto done;
   }
   for (int i = 0; i < n; i++)
-    sources[i] = (gs_jit_source){.prelude = gs_prelude(false),
+    sources[i] = (gs_jit_source){.prelude = gs_prelude(false, fresh[i]->prelude),
                                  .text = fresh[i]->text,
                                  .entry = fresh[i]->entry,
                                  .arch = m->target};
   st = gs_jit_compile_many(m->jit, sources, n, m->compile_jobs, code, err);
+  count_kept(m->base.phases, code, n);
   for (int i = 0; i < n && st == GS_OK; i++)
     st = load_func(m, fresh[i], &sources[i], &code[i], err);
 done:
@@ -215,21 +226,57 @@ static gs_status fail_args(const gs_func *f, int i, int nargs, gs_error *err) {
   return gs_fail(err, GS_ERR_USE, "kernel %s, argument %d: wrong kind of value", f->entry, i);
 }
 
+/* One parameter as the driver takes it, by address. */
+typedef union slot {
+  gs_cu_map map;
+  gs_cu_ptr ptr;
+  int64_t i64;
+  float f32;
+} slot;
+
+static gs_status fill_slot(gs_cuda *m, const gs_func *f, int i, const gs_value *v, slot *out,
+                           gs_error *err) {
+  int code = GS_CU_OK;
+  switch (v->kind) {
+  case GS_VALUE_PTR: out->ptr = v->ptr; break;
+  case GS_VALUE_I64: out->i64 = v->i64; break;
+  case GS_VALUE_F32: out->f32 = v->f32; break;
+  case GS_VALUE_MAP: code = gs_cuda_encode_map(&m->driver.api, &v->map, v->ptr, &out->map); break;
+  }
+  if (code == GS_CU_OK) return GS_OK;
+  return gs_cuda_fail(m, code, err, "making the tensor map of kernel %s, argument %d", f->entry, i);
+}
+
+/* A kernel that waits itself for what the one before wrote may be there before that has ended. */
+static int launch(gs_cuda *m, const gs_func *f, unsigned grid, void **params) {
+  if (!f->follows)
+    return m->driver.api.launch(f->function, grid, 1, 1, (unsigned)f->threads, 1, 1,
+                                (unsigned)f->shared_bytes, m->stream, params, NULL);
+  gs_cu_attribute follows = {.id = GS_CU_ATTRIBUTE_FOLLOWS, .value = {.whole = 1}};
+  const gs_cu_launch l = {.gx = grid,
+                          .gy = 1,
+                          .gz = 1,
+                          .bx = (unsigned)f->threads,
+                          .by = 1,
+                          .bz = 1,
+                          .shared = (unsigned)f->shared_bytes,
+                          .s = m->stream,
+                          .attributes = &follows,
+                          .nattributes = m->caps.max_cluster > 0}; /* sm_90 has it, as clusters */
+  return m->driver.api.launch_with(&l, f->function, params, NULL);
+}
+
 gs_status gs_cuda_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value *args, int nargs,
                          gs_error *err) {
   gs_cuda *m = GS_CUDA_OF(d);
-  gs_value values[MAX_ARGS];
+  slot values[MAX_ARGS];
   void *params[MAX_ARGS];
   if (nargs != f->nargs) return fail_args(f, -1, nargs, err);
   for (int i = 0; i < nargs; i++) {
     if (args[i].kind != f->kinds[i]) return fail_args(f, i, nargs, err);
-    values[i] = args[i]; /* the driver takes addresses of values that it may not treat as const */
-    if (args[i].kind == GS_VALUE_PTR)
-      params[i] = &values[i].ptr;
-    else if (args[i].kind == GS_VALUE_I64)
-      params[i] = &values[i].i64;
-    else
-      params[i] = &values[i].f32;
+    params[i] = &values[i];
+    gs_status st = grid == 0 ? GS_OK : fill_slot(m, f, i, &args[i], &values[i], err);
+    if (st != GS_OK) return st;
   }
   if (grid == 0) return GS_OK;
   if (grid < 0 || grid > INT_MAX)
@@ -238,8 +285,7 @@ gs_status gs_cuda_launch(gs_device *d, gs_func *f, int64_t grid, const gs_value 
   gs_status st = gs_cuda_enter(m, err);
   if (st != GS_OK) return st;
   m->last = f->entry;
-  int code = m->driver.api.launch(f->function, (unsigned)grid, 1, 1, (unsigned)f->threads, 1, 1,
-                                  (unsigned)f->shared_bytes, m->stream, params, NULL);
+  int code = launch(m, f, (unsigned)grid, params);
   if (code == GS_CU_OK) return GS_OK;
   return gs_cuda_fail(m, code, err, "launching kernel %s (%lld blocks of %d threads)", f->entry,
                       (long long)grid, f->threads);

@@ -43,6 +43,7 @@ static void close_machine(gs_device *d) {
     gs_lt_close(m->lt);
     gs_cuda_drop_funcs(m);
     gs_cuda_drop_marks(m);
+    gs_cuda_drop_staging(m);
     if (m->workspace) a->free(m->workspace);
     if (m->stream) a->stream_destroy(m->stream);
     a->context_set(NULL);
@@ -167,13 +168,16 @@ gs_status gs_cuda_open(const gs_device_options *o, gs_device **out, gs_error *er
   if (st == GS_OK && packed_only) st = gs_pack_file_open(o->pack, &m->pack, err);
   if (st == GS_OK && !packed_only) st = gs_jit_open(newest, &m->jit, err);
   if (st == GS_OK) st = packed_only ? choose_packed(m, err) : choose_target(m, err);
+  gs_phase(o ? o->phases : NULL, packed_only ? "pack" : "driver and NVRTC");
   if (st == GS_OK) st = open_context(m, err);
+  gs_phase(o ? o->phases : NULL, "context");
   if (st != GS_OK) {
     close_machine(&m->base);
     return st;
   }
   /* Kernels run without cuBLASLt; the first matrix product says what is missing. */
   if (gs_lt_open(newest, m->workspace, &m->lt, &m->lt_missing) != GS_OK) m->lt = NULL;
+  gs_phase(o ? o->phases : NULL, "cuBLASLt");
   snprintf(m->base.name, sizeof m->base.name, "%s", m->gpu.name);
   *out = &m->base;
   return GS_OK;

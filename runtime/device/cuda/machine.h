@@ -15,6 +15,7 @@ struct gs_func {
   gs_cu_function function;
   int threads, nargs, shared_bytes;
   unsigned char *kinds; /* of each argument: GS_VALUE_PTR ... */
+  bool follows;         /* waits itself for the kernel before it */
 };
 
 typedef struct gs_cuda {
@@ -38,6 +39,7 @@ typedef struct gs_cuda {
   gs_cu_event marks[GS_DEVICE_MARKS]; /* NULL: not made yet */
   bool marked[GS_DEVICE_MARKS];
   gs_nvml *nvml;    /* opened when it is first asked */
+  struct gs_staging *staging; /* made with the first large upload */
   const char *last; /* entry launched last, for the message of a fault; NULL at first */
 } gs_cuda;
 
@@ -68,6 +70,10 @@ void gs_cuda_exec_free(gs_exec *e);
 gs_status gs_cuda_alloc(gs_device *d, size_t bytes, gs_ptr *out, gs_error *err);
 void gs_cuda_free(gs_device *d, gs_ptr p);
 gs_status gs_cuda_upload(gs_device *d, gs_ptr to, const void *from, size_t bytes, gs_error *err);
+/* Uploads through page-locked memory and waits. *done false: there is none to be had, and nothing
+ * was done. Returns a driver code. */
+int gs_cuda_upload_staged(gs_cuda *m, gs_ptr to, const void *from, size_t bytes, bool *done);
+void gs_cuda_drop_staging(gs_cuda *m);
 gs_status gs_cuda_download(gs_device *d, void *to, gs_ptr from, size_t bytes, gs_error *err);
 gs_status gs_cuda_copy(gs_device *d, gs_ptr to, gs_ptr from, size_t bytes, gs_error *err);
 gs_status gs_cuda_fill(gs_device *d, gs_ptr to, unsigned char byte, size_t bytes, gs_error *err);

@@ -1,6 +1,8 @@
 /* memory.c: device memory, copies, waiting, and matrix products' argument checks. */
 #include "device/cuda/machine.h"
 
+#define STAGED ((size_t)32 << 20) /* bytes from which an upload is worth threads */
+
 static gs_status fail_alloc(gs_cuda *m, int code, size_t bytes, gs_error *err) {
   const double gib = 1024.0 * 1024.0 * 1024.0;
   size_t free_bytes = 0, total = 0;
@@ -39,7 +41,13 @@ gs_status gs_cuda_upload(gs_device *d, gs_ptr to, const void *from, size_t bytes
   gs_cuda *m = GS_CUDA_OF(d);
   gs_status st = gs_cuda_enter_now(m, "an upload", err);
   if (st != GS_OK || bytes == 0) return st;
-  int code = m->driver.api.upload(to, from, bytes, m->stream);
+  bool done = false;
+  int code = GS_CU_OK;
+  if (bytes >= STAGED) {
+    code = m->driver.api.stream_sync(m->stream); /* what went before comes before */
+    if (code == GS_CU_OK) code = gs_cuda_upload_staged(m, to, from, bytes, &done);
+  }
+  if (code == GS_CU_OK && !done) code = m->driver.api.upload(to, from, bytes, m->stream);
   if (code == GS_CU_OK)
     code = m->driver.api.stream_sync(m->stream); /* `from` may change after this */
   return code == GS_CU_OK ? GS_OK : gs_cuda_fail(m, code, err, "uploading %zu bytes", bytes);

@@ -64,8 +64,6 @@ static const char *const flags[] = {
     "-fvisibility=hidden",
     "-w",
     "-fPIC",
-    "-shared",
-    "-Wl,-s,-z,noseparate-code", /* what is kept is a third smaller */
 };
 enum { NFLAGS = sizeof flags / sizeof *flags };
 
@@ -92,7 +90,7 @@ static gs_status start_compiler(const emu *e, const char *dir, int unit, pid_t *
                                 gs_error *err) {
   char source[600], object[600], log[600], include[600];
   snprintf(source, sizeof source, "%s/unit%d.cpp", dir, unit);
-  snprintf(object, sizeof object, "%s/unit%d.so", dir, unit);
+  snprintf(object, sizeof object, "%s/unit%d.o", dir, unit);
   snprintf(log, sizeof log, "%s/unit%d.log", dir, unit);
   snprintf(include, sizeof include, "-I%s", dir);
   const char *argv[NFLAGS + 12] = {e->compiler};
@@ -102,12 +100,33 @@ static gs_status start_compiler(const emu *e, const char *dir, int unit, pid_t *
       e->o.checked ? "-O0" : "-O3"; /* checks are calls: compiling costs more than running */
   argv[n++] = e->o.checked ? "-DGS_CHECKED" : "-DGS_PLAIN";
   argv[n++] = include;
+  argv[n++] = "-c";
   argv[n++] = source;
   argv[n++] = "-o";
   argv[n++] = object;
-  argv[n++] = "-lm";
   argv[n] = NULL;
   return start(argv, log, pid, err);
+}
+
+static bool runs(const char *const *argv, const char *log) {
+  pid_t pid;
+  return start(argv, log, &pid, NULL) == GS_OK && wait_for(pid) == 0;
+}
+
+/* By the linker itself: through the compiler it costs as much as a small unit's whole compilation.
+ * Where that does not do (none on PATH, a helper of the compiler's library is needed), through it.
+ * Without symbols and padding what is kept is a third smaller. */
+static bool link_unit(const emu *e, const char *dir, int unit) {
+  char ld[512], object[600], shared[600], log[600];
+  snprintf(object, sizeof object, "%s/unit%d.o", dir, unit);
+  snprintf(shared, sizeof shared, "%s/unit%d.so", dir, unit);
+  snprintf(log, sizeof log, "%s/unit%d.log", dir, unit);
+  const char *const alone[] = {ld,    "-shared", "-s",   "-z", "noseparate-code",
+                               "-z",  "defs",    object, "-o", shared,
+                               "-lm", "-lc",     NULL};
+  const char *const through[] = {
+      e->compiler, "-shared", "-Wl,-s,-z,noseparate-code", object, "-o", shared, "-lm", NULL};
+  return (on_path("ld", ld, sizeof ld) && runs(alone, log)) || runs(through, log);
 }
 
 /* ---- what code depends on besides its text ---- */
@@ -170,25 +189,30 @@ static gs_status write_text(const char *dir, const char *name, const char *s, si
   return ok ? GS_OK : gs_fail(err, GS_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
-static gs_status write_prelude(const char *dir, gs_error *err) {
-  static const char *const names[] = {"prelude_emu.h", "emu_abi.h"};
-  for (int i = 0; i < 2; i++) {
-    char asset[64];
-    snprintf(asset, sizeof asset, "templates/%s", names[i]);
-    const gs_asset *a = gs_asset_find(asset);
-    if (a == NULL) return gs_fail(err, GS_ERR_COMPILE, "%s is not in this program", asset);
-    gs_status s = write_text(dir, names[i], a->data, a->len, err);
-    if (s != GS_OK) return s;
-  }
-  return GS_OK;
+static gs_status write_asset(const char *dir, const char *name, gs_error *err) {
+  char asset[64];
+  snprintf(asset, sizeof asset, "templates/%s", name);
+  const gs_asset *a = gs_asset_find(asset);
+  if (a == NULL) return gs_fail(err, GS_ERR_COMPILE, "%s is not in this program", asset);
+  return write_text(dir, name, a->data, a->len, err);
 }
 
-/* Kernels unit, unit + units, ... of k. */
+static gs_status write_prelude(const char *dir, gs_error *err) {
+  gs_status s = write_asset(dir, "emu_abi.h", err);
+  for (int i = 0; i < GS_PRELUDES && s == GS_OK; i++)
+    s = write_asset(dir, gs_prelude_name(true, (gs_prelude_level)i), err);
+  return s;
+}
+
+/* Kernels unit, unit + units, ... of k: behind what the one that asks for most speaks through. */
 static gs_status write_unit(const char *dir, const gs_kernel *const *k, int n, int unit, int units,
                             gs_error *err) {
   char name[32];
   gs_text t = {0};
-  gs_text_add(&t, "#include \"prelude_emu.h\"\n");
+  gs_prelude_level most = GS_PRELUDE_PLAIN;
+  for (int i = unit; i < n; i += units)
+    if (k[i]->prelude > most) most = k[i]->prelude;
+  gs_text_printf(&t, "#include \"%s\"\n", gs_prelude_name(true, most));
   for (int i = unit; i < n; i += units) add_kernel(&t, k[i], i);
   snprintf(name, sizeof name, "unit%d.cpp", unit);
   gs_status s = write_text(dir, name, t.s, t.len, err);
@@ -274,7 +298,7 @@ gs_status emu_read_params(gs_func *f, gs_error *err) {
     param_kind kind;
   } kinds[] = {{"GS_IN(", P_IN},     {"GS_OUT(", P_OUT},    {"GS_INOUT(", P_INOUT},
                {"GS_STEP(", P_STEP}, {"GS_STRIDE(", P_I64}, {"GS_DIM(", P_I64},
-               {"GS_NUM(", P_F32}};
+               {"GS_NUM(", P_F32},   {"GS_MAP(", P_MAP}};
   for (const char *p = strstr(f->code->params, "GS_"); p != NULL; p = strstr(p, "GS_")) {
     const char *end = strchr(p, ')');
     size_t i = 0, nkinds = sizeof kinds / sizeof *kinds;
@@ -313,6 +337,8 @@ static gs_status make_func(emu *e, void *lib, const gs_kernel *k, gs_error *err)
   f->entry = strdup(k->entry);
   f->text = strdup(k->text);
   f->code = code;
+  f->takes = strstr(k->text, "gs_take(") || strstr(k->text, "GS_TICKET(");
+  f->tiles = k->prelude != GS_PRELUDE_PLAIN;
   if (!f->entry || !f->text)
     return gs_fail(err, GS_ERR_MEMORY, "no memory for kernel %s", k->entry);
   return emu_read_params(f, err);
@@ -361,8 +387,10 @@ static gs_status compile_units(const emu *e, const char *dir, const gs_kernel *c
   int jobs = e->o.compile_jobs;
   for (int u = 0; u < units + jobs; u++) {
     int done = u - jobs; /* the oldest of those that run */
-    if (done >= 0 && pids[done] > 0 && wait_for(pids[done]) != 0 && s == GS_OK)
-      s = fail_unit(e, dir, done, units, k, n, err);
+    if (done >= 0 && pids[done] > 0) {
+      bool fine = wait_for(pids[done]) == 0 && link_unit(e, dir, done);
+      if (!fine && s == GS_OK) s = fail_unit(e, dir, done, units, k, n, err);
+    }
     if (u >= units || s != GS_OK) continue;
     s = write_unit(dir, k, n, u, units, err);
     if (s == GS_OK) s = start_compiler(e, dir, u, &pids[u], err);
@@ -375,7 +403,7 @@ static gs_status compile_units(const emu *e, const char *dir, const gs_kernel *c
 
 typedef struct keeper {
   gs_cache *cache; /* NULL: none */
-  gs_text prelude, options;
+  gs_text prelude[GS_PRELUDES], options;
 } keeper;
 
 static void open_keeper(keeper *k, emu *e, const char *dir) {
@@ -386,14 +414,16 @@ static void open_keeper(keeper *k, emu *e, const char *dir) {
     k->cache = NULL;
   }
   if (!k->cache) return;
-  gs_text_add(&k->prelude, gs_asset_find("templates/emu_abi.h")->data);
-  gs_text_add(&k->prelude, gs_prelude(true));
+  for (int i = 0; i < GS_PRELUDES; i++) {
+    gs_text_add(&k->prelude[i], gs_asset_find("templates/emu_abi.h")->data);
+    gs_text_add(&k->prelude[i], gs_prelude(true, (gs_prelude_level)i));
+  }
   for (int i = 0; i < NFLAGS; i++) gs_text_printf(&k->options, "%s ", flags[i]);
 }
 
 static void close_keeper(keeper *k) {
   gs_cache_close(k->cache);
-  gs_text_free(&k->prelude);
+  for (int i = 0; i < GS_PRELUDES; i++) gs_text_free(&k->prelude[i]);
   gs_text_free(&k->options);
 }
 
@@ -402,7 +432,7 @@ static gs_cache_key key_of(const keeper *k, const emu *e, const gs_kernel *of) {
                         .target = e->o.checked ? "emu, checked" : "emu",
                         .compiler = e->build,
                         .options = k->options.s,
-                        .prelude = k->prelude.s,
+                        .prelude = k->prelude[of->prelude].s,
                         .text = of->text};
 }
 

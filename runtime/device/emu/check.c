@@ -5,7 +5,7 @@
  * races between blocks, barriers that not all reach, and whatever a barrier-free kernel must not
  * do. Blocks run one after another here, so that reports do not depend on chance. The first report
  * is kept; an access out of range goes to scratch memory, so that nothing crashes. */
-#include "device/emu/internal.h"
+#include "device/emu/order.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,7 +48,15 @@ void emu_report(fiber *f, int line, const char *fmt, ...) {
 
 /* ---- who touched what ---- */
 
-static who me(const fiber *f, uint32_t stamp, int line) {
+static who me(const fiber *f, uint32_t stamp, bool shared, int line) {
+  if (f->w->ordered)
+    return (who){.stamp = stamp,
+                 .block = shared ? UNIT_HERE : order_unit(f),
+                 .cluster = f->w->order->passes,
+                 .sync = f->lore->now,
+                 .warp = (uint32_t)f->index,
+                 .tid = (uint16_t)f->t.tid,
+                 .line = (uint16_t)line};
   return (who){.stamp = stamp,
                .block = (uint32_t)f->t.bid,
                .cluster = f->w->gen,
@@ -100,11 +108,6 @@ static void note_read(who *r, who now, int cluster) {
   r->peers = peers;
 }
 
-typedef struct target { /* for messages */
-  const char *name;
-  long long index;
-} target;
-
 static void race(fiber *f, int line, target x, const char *now, const who *then, const char *did) {
   uint32_t cluster = (uint32_t)f->w->job->f->code->cluster;
   bool peers = then->block / cluster == (uint32_t)f->t.bid / cluster;
@@ -122,6 +125,10 @@ static void race(fiber *f, int line, target x, const char *now, const who *then,
 }
 
 static void check_read(fiber *f, cell *c, who now, target x) {
+  if (f->w->ordered) {
+    emu_read_by_clock(f, c, now, x, false);
+    return;
+  }
   const who *w = &c->writer;
   int cluster = f->w->job->f->code->cluster;
   if (w->stamp == now.stamp && !before(w, &now, cluster))
@@ -130,6 +137,10 @@ static void check_read(fiber *f, cell *c, who now, target x) {
 }
 
 static void check_write(fiber *f, cell *c, who now, target x) {
+  if (f->w->ordered) {
+    emu_write_by_clock(f, c, now, x);
+    return;
+  }
   const who *w = &c->writer, *r = &c->reader;
   int cluster = f->w->job->f->code->cluster;
   if (w->stamp == now.stamp && !before(w, &now, cluster))
@@ -175,7 +186,7 @@ static void check_element(fiber *f, const view *v, const param *p, long long ind
                  "%s[%lld] is read as GS_IN but line %u writes it in the same launch: the GPU "
                  "may read an old value",
                  p->name, index, c->writer.line);
-    if (c != NULL) check_read(f, c, me(f, w->job->stamp, line), x);
+    if (c != NULL) check_read(f, c, me(f, w->job->stamp, false, line), x);
     return;
   }
   memset(v->init + at, 1, (size_t)size);
@@ -185,7 +196,7 @@ static void check_element(fiber *f, const view *v, const param *p, long long ind
                "double write: %s[%lld] was written by block %u, thread %u (line %u) in the "
                "same launch",
                p->name, index, c->writer.block, c->writer.tid, c->writer.line);
-  check_write(f, c, me(f, w->job->stamp, line), x);
+  check_write(f, c, me(f, w->job->stamp, false, line), x);
 }
 
 static void *global_access(gs_emu_thread *t, int arg, long long index, int size, int count,
@@ -205,7 +216,8 @@ static void *global_access(gs_emu_thread *t, int arg, long long index, int size,
 /* A view of each pointer. Records of who touched what are kept only where somebody may write. */
 static bool overlaps_written(const gs_func *f, const gs_value *args, int which) {
   for (int i = 0; i < f->nparams; i++) {
-    if (f->params[i].kind != P_OUT && f->params[i].kind != P_INOUT) continue;
+    bool map = f->params[i].kind == P_MAP && args[i].is_written;
+    if (f->params[i].kind != P_OUT && f->params[i].kind != P_INOUT && !map) continue;
     if (args[i].ptr < args[which].ptr + args[which].bytes &&
         args[which].ptr < args[i].ptr + args[i].bytes)
       return true;
@@ -216,7 +228,8 @@ static bool overlaps_written(const gs_func *f, const gs_value *args, int which) 
 gs_status emu_views(emu *e, const gs_func *f, const gs_value *args, view *views, gs_error *err) {
   for (int i = 0; i < f->nparams; i++) {
     views[i] = (view){0};
-    if (args[i].kind != GS_VALUE_PTR || args[i].bytes == 0) continue;
+    bool pointer = args[i].kind == GS_VALUE_PTR || args[i].kind == GS_VALUE_MAP;
+    if (!pointer || args[i].bytes == 0) continue;
     allocation *a = emu_find(e, args[i].ptr, args[i].bytes);
     if (a == NULL) {
       emu_need(e, args[i].ptr, args[i].bytes, f->params[i].name, err);
@@ -234,10 +247,10 @@ gs_status emu_views(emu *e, const gs_func *f, const gs_value *args, view *views,
 /* ---- shared memory ---- */
 
 void emu_check_begin(worker *w) {
-  for (int i = 0; i < w->job->f->code->cluster; i++) w->blocks[i].narrays = 0;
+  for (int i = 0; i < w->job->cluster; i++) w->blocks[i].narrays = 0;
   /* One stamp: in shared memory too, blocks of a cluster meet. */
   uint32_t stamp = ++w->e->blocks_run;
-  for (int i = 0; i < w->job->f->code->cluster; i++) w->blocks[i].stamp = stamp;
+  for (int i = 0; i < w->job->cluster; i++) w->blocks[i].stamp = stamp;
   w->begun = w->gen;
   w->remote_by = NULL;
 }
@@ -274,10 +287,17 @@ static int declare(gs_emu_thread *t, const char *name, int size, long long count
 /* A copy ahead lands at the last moment: when its thread waits for its group. */
 static void check_landed(fiber *f, const block *b, size_t at, target x, int line) {
   const copy_mark *m = &b->copies[at];
-  if (m->stamp == b->stamp && m->group > m->by->landed)
+  if (m->stamp != b->stamp) return;
+  if (m->group > m->by->landed)
     emu_report(f, line,
                "shared %s[%lld] is read before the copy to it has landed: no GS_COPY_WAIT of "
                "thread %d waits for its group",
+               x.name, x.index, m->by->t.tid);
+  else if (f->w->ordered && m->by != f && m->group + LANDINGS > m->by->landed &&
+           f->lore->knows->at[m->by->index] < m->by->lore->landed_at[m->group % LANDINGS])
+    emu_report(f, line,
+               "data race: shared %s[%lld] is read, and thread %d copied it there, with no barrier "
+               "since its GS_COPY_WAIT",
                x.name, x.index, m->by->t.tid);
 }
 
@@ -306,6 +326,8 @@ static void copy_wait(gs_emu_thread *t, int but) {
   fiber *f = (fiber *)t;
   begin_copies(f);
   uint32_t landed = f->closed > (uint32_t)but ? f->closed - (uint32_t)but : 0;
+  for (uint32_t g = f->landed + 1; f->w->ordered && g <= landed; g++)
+    f->lore->landed_at[g % LANDINGS] = f->lore->now;
   if (landed > f->landed) f->landed = landed;
 }
 
@@ -323,7 +345,7 @@ static void *access_shared(fiber *f, block *b, int array, long long index, int s
   size_t at = a->offset + (size_t)index * (size_t)size;
   cell *c = &b->shared_cells[at];
   target x = {a->name, index};
-  who now = me(f, b->stamp, line);
+  who now = me(f, b->stamp, true, line);
   if (access == GS_EMU_READ && c->writer.stamp != b->stamp)
     emu_report(f, line, "uninitialised: shared %s[%lld] is read but no thread of %s wrote it",
                a->name, index, w->cluster > 1 ? "the cluster" : "this block");
@@ -363,7 +385,121 @@ static void *remote_access(gs_emu_thread *t, int array, int rank, long long inde
   return access_shared(f, &w->blocks[rank], array, index, size, access, line);
 }
 
+/* ---- spans: what the functions of tiles touch ---- */
+
+/* Of whom an access is: the thread's, or of the hardware, which has a slot of its own. */
+static who whose(fiber *f, uint32_t stamp, bool shared, int how, int line) {
+  who now = me(f, stamp, shared, line);
+  lore *l = f->lore;
+  bool writes = how & GS_EMU_WRITE;
+  if (how & GS_EMU_ATOMIC || (how & GS_EMU_ADD && !f->w->order->turned)) now.span |= KIND_ATOMIC;
+  if (how & (GS_EMU_BY_BAR | GS_EMU_BY_BULK | GS_EMU_BY_WG)) now.span |= KIND_ASYNC;
+  if (how & GS_EMU_BY_BAR) {
+    now.warp = (uint32_t)l->copies_to->slot;
+    now.sync = l->copies_to->phase + 1;
+  } else if (how & GS_EMU_BY_BULK) {
+    if (l->bulk < 0) l->bulk = f->block->nbulks++ % MAX_BULKS;
+    l->bulk_open = true;
+    now.warp = (uint32_t)order_slot_of_bulk(f->w, f, writes);
+    now.sync = l->bulk_closed + 1;
+  } else if (how & GS_EMU_BY_WG) {
+    now.warp = (uint32_t)order_slot_of_group(f->w, f);
+    now.sync = f->w->groups[f->t.rank * MAX_GROUPS + f->t.tid / 128].closed + 1;
+  }
+  return now;
+}
+
+/* A warpgroup's product reads for all its warps: each must know who wrote. */
+static void read_for_warps(fiber *f, cell *c, who now, target x) {
+  int first = f->index - f->t.tid % 128;
+  for (int i = 96; i >= 0; i -= 32) {
+    fiber *g = &f->w->fibers[first + i];
+    if (i == 0 || g->lore->knows != g[-32].lore->knows) emu_read_by_clock(g, c, now, x, true);
+  }
+}
+
+static void span_element(fiber *f, cell *c, unsigned char *init, who now, target x, int how) {
+  if (how & GS_EMU_READ && init != NULL && !*init)
+    emu_report(f, now.line, "uninitialised: %s[%lld] is read but nothing wrote it", x.name,
+               x.index);
+  if (c == NULL) return;
+  if (how & GS_EMU_READ && init == NULL && c->writer.stamp != now.stamp)
+    emu_report(f, now.line, "uninitialised: shared %s[%lld] is read but nobody wrote it", x.name,
+               x.index);
+  bool async = now.span & KIND_ASYNC;
+  if (how & GS_EMU_WRITE) /* in place, too */
+    emu_write_by_clock(f, c, now, x);
+  else if (how & GS_EMU_BY_WG)
+    read_for_warps(f, c, now, x);
+  else
+    emu_read_by_clock(f, c, now, x, async && init == NULL);
+}
+
+static void *shared_span(fiber *f, int array, long long index, int size, int count, int how,
+                         int line) {
+  worker *w = f->w;
+  block *b = f->block;
+  const shared_array *a = &b->arrays[array];
+  if (index < 0 || index + count > a->count) {
+    emu_report(f, line, "out of bounds: shared %s[%lld..%lld], its extent is %lld", a->name, index,
+               index + count - 1, a->count);
+    memset(w->scratch, 0, sizeof w->scratch);
+    return w->scratch;
+  }
+  size_t at = a->offset + (size_t)index * (size_t)size;
+  if (at % ((size_t)size * (size_t)count) != 0)
+    emu_report(f, line, "misaligned: shared %s[%lld], %d elements of %d bytes at once", a->name,
+               index, count, size);
+  who now = whose(f, b->stamp, true, how, line);
+  for (int i = 0; how && i < count; i++) {
+    target x = {a->name, index + i};
+    size_t e = at + (size_t)i * (size_t)size;
+    if (how & GS_EMU_READ) check_landed(f, b, e, x, line);
+    span_element(f, &b->shared_cells[e], NULL, now, x, how);
+    if (how & GS_EMU_WRITE) b->copies[e].stamp = 0;
+    if (how & GS_EMU_COPY) copying(&f->t, array, index + i, size);
+  }
+  return b->shared + at;
+}
+
+static void *global_span(fiber *f, int arg, long long index, int size, int count, int how,
+                         int line) {
+  worker *w = f->w;
+  const view *v = &w->job->views[arg];
+  const param *p = &w->job->f->params[arg];
+  if (!in_range(f, v, p->name, index, size, count, line)) {
+    memset(w->scratch, 0, sizeof w->scratch);
+    return w->scratch;
+  }
+  who now = whose(f, w->job->stamp, false, how, line);
+  size_t at = (size_t)index * (size_t)size;
+  for (int i = 0; i < count; i++, at += (size_t)size) {
+    span_element(f, v->cells ? &v->cells[at] : NULL, v->init + at, now,
+                 (target){p->name, index + i}, how);
+    if (how & GS_EMU_WRITE) memset(v->init + at, 1, (size_t)size);
+  }
+  return v->ptr + index * size;
+}
+
+void *emu_span(gs_emu_thread *t, int number, int is_shared, long long index, int size, int count,
+               int how, int line) {
+  fiber *f = (fiber *)t;
+  return is_shared ? shared_span(f, number, index, size, count, how, line)
+                   : global_span(f, number, index, size, count, how, line);
+}
+
 /* ---- meetings ---- */
+
+/* The last one in: all of them know now what any did. */
+static void meet(fiber *f, int arrived, int first, int count) {
+  if (f->w->ordered && arrived + 1 == count) order_meet(f->w, first, count);
+}
+static void meet_warp(fiber *f) {
+  meet(f, f->warp->arrived, f->index & ~31, 32);
+}
+static void meet_block(fiber *f) {
+  meet(f, f->block->arrived, f->t.rank * f->w->threads, f->w->threads);
+}
 
 /* True when the kernel may not meet at all. */
 static bool refuse(gs_emu_thread *t, const char *what, int line) {
@@ -386,36 +522,43 @@ static void checked_sync(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
   if (refuse(t, "a barrier", line)) return;
   same_place(f, f->block->arrived, &f->block->line, line, "barrier");
+  meet_block(f);
   emu_sync(t, line);
 }
 static void checked_cluster_sync(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
   if (refuse(t, "a cluster barrier", line)) return;
-  same_place(f, f->w->arrived, &f->w->line, line, "cluster barrier");
+  if (!f->w->ordered) /* warps of different roles meet in different places */
+    same_place(f, f->w->arrived, &f->w->line, line, "cluster barrier");
+  meet(f, f->w->arrived, 0, f->w->threads * f->w->cluster);
   emu_cluster_sync(t, line);
 }
 static void checked_syncwarp(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
   if (refuse(t, "a warp barrier", line)) return;
   same_place(f, f->warp->arrived, &f->warp->line, line, "warp barrier");
+  meet_warp(f);
   emu_syncwarp(t, line);
 }
 static float checked_group(gs_emu_thread *t, float v, int op, int lanes, int line) {
   fiber *f = (fiber *)t;
   if (refuse(t, "a collective", line)) return v;
   same_place(f, f->warp->arrived, &f->warp->line, line, "collective");
+  meet_warp(f);
   return emu_group(t, v, op, lanes, line);
 }
 static float checked_block(gs_emu_thread *t, float v, int op, int line) {
   fiber *f = (fiber *)t;
   if (refuse(t, "a collective", line)) return v;
   same_place(f, f->block->arrived, &f->block->line, line, "collective");
+  meet_block(f);
   return emu_block(t, v, op, line);
 }
 static unsigned checked_exchange(gs_emu_thread *t, unsigned v, int distance, int line) {
   fiber *f = (fiber *)t;
   if (refuse(t, "a collective", line)) return v;
   same_place(f, f->warp->arrived, &f->warp->line, line, "collective");
+  meet_warp(f);
   return emu_exchange(t, v, distance, line);
 }
 static void checked_shared_full(gs_emu_thread *t, const char *name, int line) {
@@ -437,6 +580,7 @@ const gs_emu_runtime emu_checked_runtime = {
     .copying = copying,
     .copy_close = copy_close,
     .copy_wait = copy_wait,
+    .tiles = &emu_tiles,
 };
 
 /* ---- barrier-free kernels ---- */
@@ -448,6 +592,7 @@ void emu_run_free_checked(worker *w) {
   block *b = &w->blocks[0];
   fiber f = {.gen = &never, .w = w, .block = b, .what = 'r'};
   w->cluster = 1;
+  w->ordered = false;
   b->shared = w->shared;
   b->shared_cells = w->shared_cells;
   f.t.rt = &emu_checked_runtime;

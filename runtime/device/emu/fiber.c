@@ -6,13 +6,15 @@
  * without waiting, so that a meeting costs one switch a thread. The end of a block is a meeting
  * too: the last to end takes the next block. When nobody can run, the threads wait for each other:
  * that is reported, never a hang. */
+#include "base/clock.h"
 #include "device/emu/internal.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STACK = 128 * 1024 };
+enum { STACK = 128 * 1024, PATIENCE = 300 }; /* bytes of a fiber; seconds */
 
 /* ---- the switch ---- */
 
@@ -114,6 +116,17 @@ ON_FIBER static bool runnable(const fiber *f) {
   return *f->gen != f->seen;
 }
 
+/* One whose turn has come. Other workers' blocks may pass turns: unless this is the only one, it
+ * waits for them, but not for ever. */
+ON_FIBER static fiber *find_turn(worker *w) {
+  for (double until = gs_seconds() + PATIENCE;;) {
+    for (int i = 0; i < w->threads * w->cluster; i++)
+      if (w->fibers[i].what == 't' && emu_turn_has_come(&w->fibers[i])) return &w->fibers[i];
+    if (w->alone || atomic_load(&w->job->failed) || gs_seconds() > until) return NULL;
+    sched_yield();
+  }
+}
+
 ON_FIBER static fiber *find_runnable(fiber *f) {
   for (fiber *g = f->next; g != f; g = g->next)
     if (runnable(g)) return g;
@@ -125,11 +138,11 @@ ON_FIBER static fiber *find_runnable(fiber *f) {
     for (int i = 0; i < 32; i++, g = g->next)
       if (runnable(g)) return g;
   }
-  return NULL;
+  return w->turns > 0 ? find_turn(w) : NULL;
 }
 
 /* Leaves all fibers where they are and goes back to the worker. */
-ON_FIBER static void abandon(fiber *f) {
+ON_FIBER void emu_abandon(fiber *f) {
   worker *w = f->w;
   w->made = -1;
   gs_fiber_switch(&f->sp, w->main_sp);
@@ -143,6 +156,7 @@ static const char *doing(const fiber *f) {
 static void report_stuck(fiber *f) {
   worker *w = f->w;
   const fiber *here = NULL, *other = NULL;
+  if (w->job->f->tiles && emu_tiles_stuck(w)) return;
   int all = w->threads * w->cluster;
   for (int i = 0; i < all && !here; i++) /* what waits for the fewest says most */
     if (w->fibers[i].what != 'e' && w->fibers[i].what != 'k') here = &w->fibers[i];
@@ -175,7 +189,7 @@ static void report_stuck(fiber *f) {
              other ? other->t.tid : -1, owner);
 }
 
-ON_FIBER static void wait(fiber *f, const uint32_t *gen, char what, int line) {
+ON_FIBER void emu_wait(fiber *f, const uint32_t *gen, char what, int line) {
   f->gen = gen;
   f->seen = *gen;
   f->what = what;
@@ -184,8 +198,8 @@ ON_FIBER static void wait(fiber *f, const uint32_t *gen, char what, int line) {
   if (!runnable(g)) g = find_runnable(f);
   if (g == NULL) {
     report_stuck(f);
-    abandon(f);
-  } else {
+    emu_abandon(f);
+  } else if (g != f) { /* f itself: its turn came meanwhile */
     gs_fiber_switch(&f->sp, g->sp);
   }
 }
@@ -196,7 +210,7 @@ ON_FIBER void emu_sync(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
   block *b = f->block;
   if (++b->arrived < f->w->threads) {
-    wait(f, &b->gen, 's', line);
+    emu_wait(f, &b->gen, 's', line);
   } else {
     b->arrived = 0;
     b->gen++;
@@ -208,7 +222,7 @@ ON_FIBER void emu_cluster_sync(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
   worker *w = f->w;
   if (++w->arrived < w->threads * w->cluster) {
-    wait(f, &w->gen, 'k', line);
+    emu_wait(f, &w->gen, 'k', line);
   } else {
     w->arrived = 0;
     w->gen++;
@@ -226,7 +240,7 @@ ON_FIBER void emu_syncwarp(gs_emu_thread *t, int line) {
   fiber *f = (fiber *)t;
   warp *p = f->warp;
   if (++p->arrived < 32) {
-    wait(f, &p->gen, 'w', line);
+    emu_wait(f, &p->gen, 'w', line);
   } else {
     p->arrived = 0;
     p->gen++;
@@ -273,7 +287,7 @@ ON_FIBER float emu_group(gs_emu_thread *t, float v, int op, int lanes, int line)
   warp *p = f->warp;
   p->in[f->lane] = v;
   if (++p->arrived < 32) {
-    wait(f, &p->gen, 'c', line);
+    emu_wait(f, &p->gen, 'c', line);
   } else {
     memcpy(p->out, p->in, sizeof p->out);
     butterfly(op, p->out, lanes);
@@ -289,7 +303,7 @@ ON_FIBER unsigned emu_exchange(gs_emu_thread *t, unsigned v, int distance, int l
   warp *p = f->warp;
   memcpy(&p->in[f->lane], &v, sizeof v);
   if (++p->arrived < 32) {
-    wait(f, &p->gen, 'c', line);
+    emu_wait(f, &p->gen, 'c', line);
   } else {
     memcpy(p->out, p->in, sizeof p->out);
     p->arrived = 0;
@@ -316,7 +330,7 @@ ON_FIBER float emu_block(gs_emu_thread *t, float v, int op, int line) {
   block *b = f->block;
   b->in[t->tid] = v;
   if (++b->arrived < f->w->threads) {
-    wait(f, &b->gen, 's', line);
+    emu_wait(f, &b->gen, 's', line);
   } else {
     b->result = block_tree(op, b->in, f->w->threads);
     b->arrived = 0;
@@ -329,7 +343,7 @@ ON_FIBER void emu_shared_full(gs_emu_thread *t, const char *name, int line) {
   fiber *f = (fiber *)t;
   emu_report(f, line, "shared memory: %u bytes with %s, but a block has %u", t->shared_used, name,
              t->shared_limit);
-  abandon(f);
+  emu_abandon(f);
 }
 
 const gs_emu_runtime emu_plain_runtime = {
@@ -341,6 +355,7 @@ const gs_emu_runtime emu_plain_runtime = {
     .shared_full = emu_shared_full,
     .cluster_sync = emu_cluster_sync,
     .peer = peer,
+    .tiles = &emu_tiles,
 };
 
 /* ---- blocks ---- */
@@ -351,6 +366,7 @@ static bool take_cluster(worker *w) {
   if (!emu_take(w, &i)) return false;
   for (int b = 0; b < w->cluster; b++) w->blocks[b].bid = i * w->cluster + b;
   if (w->e->o.checked) emu_check_begin(w);
+  if (w->job->f->tiles) emu_tiles_begin(w);
   return true;
 }
 
@@ -358,11 +374,12 @@ static bool take_cluster(worker *w) {
 ON_FIBER static void finish(fiber *f) {
   worker *w = f->w;
   if (++w->ended < w->threads * w->cluster) {
-    wait(f, &w->end_gen, 'e', 0);
+    emu_wait(f, &w->end_gen, 'e', 0);
     return;
   }
   w->ended = 0;
   if (w->e->o.checked) emu_check_end(w);
+  if (w->job->f->tiles) emu_tiles_end(w);
   if (take_cluster(w)) {
     w->end_gen++;
     return;
@@ -410,12 +427,16 @@ static void make_fibers(worker *w, int n) {
   if (n > w->made) w->made = n;
 }
 
+static size_t shared_room(const worker *w) {
+  return GS_EMU_STATIC + (size_t)w->e->base.caps->shared_per_block;
+}
+
 /* blocks: 1, or more for clusters: then what was there is made anew, with room for the largest. */
 gs_status emu_fibers_ready(worker *w, int blocks, gs_error *err) {
   if (blocks > 1 && w->room == 1) emu_fibers_free(w);
   if (w->room == 0) w->room = blocks > 1 ? MAX_CLUSTER : 1;
   size_t threads = (size_t)w->room * MAX_THREADS;
-  size_t shared = (size_t)w->room * (size_t)w->e->base.caps->shared_per_block;
+  size_t shared = (size_t)w->room * shared_room(w);
   if (w->fibers == NULL) w->fibers = calloc(threads, sizeof *w->fibers);
   if (w->stacks == NULL) w->stacks = emu_pages(threads * STACK);
   if (w->shared == NULL) w->shared = emu_pages(shared);
@@ -430,12 +451,13 @@ gs_status emu_fibers_ready(worker *w, int blocks, gs_error *err) {
 
 void emu_fibers_run(worker *w) {
   w->threads = w->job->f->code->threads;
-  w->cluster = w->job->f->code->cluster;
+  w->cluster = w->job->cluster;
   int n = w->threads * w->cluster;
   bool back = w->job->reverse;
+  w->ordered = w->e->o.checked && w->job->f->tiles;
   make_fibers(w, n);
   w->arrived = w->ended = 0;
-  size_t shared = (size_t)w->e->base.caps->shared_per_block;
+  size_t shared = shared_room(w);
   for (int i = 0; i < w->cluster; i++) {
     block *b = &w->blocks[i];
     b->arrived = 0;
@@ -461,7 +483,7 @@ void emu_fibers_run(worker *w) {
 
 void emu_fibers_free(worker *w) {
   size_t threads = (size_t)w->room * MAX_THREADS;
-  size_t shared = (size_t)w->room * (size_t)w->e->base.caps->shared_per_block;
+  size_t shared = (size_t)w->room * shared_room(w);
   if (w->fibers != NULL)
     for (size_t i = 0; i < threads; i++)
       if (w->fibers[i].sp) fiber_drop(w->fibers[i].sp);
@@ -475,4 +497,5 @@ void emu_fibers_free(worker *w) {
   w->shared_cells = NULL;
   w->copies = NULL;
   w->room = w->made = 0;
+  emu_tiles_free(w);
 }

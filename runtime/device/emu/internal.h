@@ -47,7 +47,7 @@ typedef struct allocation {
 
 /* ---- kernels ---- */
 
-typedef enum param_kind { P_IN, P_OUT, P_INOUT, P_STEP, P_I64, P_F32 } param_kind;
+typedef enum param_kind { P_IN, P_OUT, P_INOUT, P_STEP, P_I64, P_F32, P_MAP } param_kind;
 typedef struct param {
   param_kind kind;
   char name[48];
@@ -59,6 +59,8 @@ struct gs_func {
   const gs_emu_entry *code;
   int nparams;
   param params[MAX_PARAMS];
+  bool takes; /* its blocks take items from a list */
+  bool tiles; /* speaks through a further prelude: its order is kept by clocks (order.c) */
 };
 
 /* A pointer argument as the checks see it. */
@@ -77,6 +79,7 @@ typedef struct job {
   void *data;
   int64_t count, chunk; /* clusters or tasks, and how many a worker takes at once */
   int64_t grid;         /* blocks */
+  int cluster;          /* blocks that a worker runs together */
   atomic_llong next;
   atomic_bool failed;
   bool reverse;
@@ -93,20 +96,58 @@ typedef struct fiber {
   int lane, line;
   int index; /* among those of the cluster */
   char what; /* why it waits: 's' barrier, 'k' cluster barrier, 'w' warp barrier, 'c' collective,
-                'e' ended */
+                'g' warpgroup, 'm' barrier that counts, 'n' named barrier, 't' turn, 'e' ended */
   struct fiber *next; /* the next lane of its warp, in running order */
   struct warp *warp;
   struct block *block;
   struct worker *w;
   /* checked: copies ahead: groups closed and waited for, in the block run of that stamp */
   uint32_t closed, landed, copies_of;
+  const void *at;    /* which barrier or turn it waits for; */
+  int want;          /* for which value */
+  struct lore *lore; /* checked, of tiles: what it knows of the others */
 } fiber;
 
 typedef struct warp {
   float in[32], out[32];
+  void *mine[32];
   uint32_t gen;
   int arrived, op, lanes, line;
 } warp;
+
+/* Four warps. */
+typedef struct warpgroup {
+  void *mine[128];
+  uint32_t gen;
+  int arrived, line, registers; /* 0: not said */
+  bool up;
+  /* checked */
+  bool opened;             /* since the last wait */
+  bool begun;              /* products that are in no group yet */
+  uint32_t closed, waited; /* groups */
+  struct pending *pending; /* accumulators, a few a lane */
+} warpgroup;
+
+typedef struct named_bar {
+  uint32_t gen;
+  int arrived, threads, line;
+  struct clocks *joining, *ended; /* checked: what those who came knew */
+} named_bar;
+
+/* A barrier that counts: eight bytes of a kernel's shared memory name it by its number. */
+typedef struct counting_bar {
+  void *at;
+  char name[40];
+  int number, count, pending, line, slot;
+  long long bytes; /* announced and not yet copied */
+  uint32_t phase;  /* ended */
+  bool ready;
+  const fiber *maker;
+  uint32_t made; /* checked: the maker's clock */
+  struct clocks *joining, *ended;
+} counting_bar;
+
+enum { MAX_BARS = 48, NAMED_BARS = 16, MAX_BULKS = 8, MAX_GROUPS = MAX_WARPS / 4 };
 
 typedef struct shared_array {
   const char *name;
@@ -133,6 +174,9 @@ typedef struct block {
   copy_mark *copies;
   shared_array arrays[MAX_SHARED];
   int narrays;
+  counting_bar bars[MAX_BARS];
+  int nbars, nbulks;
+  named_bar named[NAMED_BARS];
   uint32_t stamp; /* of this block run */
 } block;
 
@@ -146,6 +190,7 @@ typedef struct worker {
   /* fibers */
   fiber *fibers;
   warp warps[MAX_WARPS * MAX_CLUSTER];
+  warpgroup groups[MAX_GROUPS * MAX_CLUSTER];
   block blocks[MAX_CLUSTER];
   char *stacks, *shared;
   void *main_sp;
@@ -153,9 +198,15 @@ typedef struct worker {
   int room, made;        /* fibers: blocks that there is room for; that have a stack */
   uint32_t gen, end_gen; /* of the cluster */
   int arrived, ended, line;
+  float *tile_scratch;
+  long long tile_room;
+  int turns;  /* fibers that wait for a turn */
+  bool alone; /* no other worker takes part in the job */
   /* checked */
   cell *shared_cells;
   copy_mark *copies;
+  struct order *order; /* of kernels of tiles, once there was one */
+  bool ordered;        /* the launch is of such a kernel */
   uint32_t begun;      /* gen when the cluster began */
   uint32_t remote_gen; /* of the last access to another block's memory, and by whom */
   fiber *remote_by;    /* NULL: nobody yet */
@@ -251,7 +302,20 @@ void emu_cluster_sync(gs_emu_thread *t, int line);
 void emu_syncwarp(gs_emu_thread *t, int line);
 void emu_shared_full(gs_emu_thread *t, const char *name, int line);
 
+void emu_wait(fiber *f, const uint32_t *gen, char what, int line);
+void emu_abandon(fiber *f);
+
+/* tile.c: what kernels of tiles need besides */
+extern const gs_emu_tiles emu_tiles;
+void emu_tiles_begin(worker *w); /* a new cluster begins */
+void emu_tiles_end(worker *w);   /* all its threads have ended */
+void emu_tiles_free(worker *w);
+bool emu_turn_has_come(const fiber *f);
+bool emu_tiles_stuck(worker *w); /* says who waits for what; false: for nothing of tiles */
+
 /* check.c */
+void *emu_span(gs_emu_thread *t, int number, int is_shared, long long index, int size, int count,
+               int how, int line);
 extern const gs_emu_runtime emu_checked_runtime;
 gs_status emu_views(emu *e, const gs_func *f, const gs_value *args, view *views, gs_error *err);
 void emu_check_begin(worker *w); /* a new cluster begins */

@@ -18,8 +18,9 @@ bool emu_take(worker *w, long long *taken) {
   return true;
 }
 
-static void run_part(worker *w, job *j) {
+static void run_part(worker *w, job *j, bool alone) {
   w->job = j;
+  w->alone = alone;
   w->lo = w->hi = 0;
   emu_work(w);
 }
@@ -35,7 +36,7 @@ static void *serve(void *p) {
     seen = e->turn;
     job *j = e->job;
     pthread_mutex_unlock(&e->mutex);
-    run_part(w, j);
+    run_part(w, j, false);
     pthread_mutex_lock(&e->mutex);
     if (--e->busy == 0) pthread_cond_signal(&e->done);
   }
@@ -45,7 +46,7 @@ static void *serve(void *p) {
 
 void emu_run(emu *e, job *j, bool alone) {
   if (alone || e->nworkers == 1) {
-    run_part(&e->workers[0], j);
+    run_part(&e->workers[0], j, true);
     return;
   }
   pthread_mutex_lock(&e->mutex);
@@ -54,7 +55,7 @@ void emu_run(emu *e, job *j, bool alone) {
   e->turn++;
   pthread_cond_broadcast(&e->go);
   pthread_mutex_unlock(&e->mutex);
-  run_part(&e->workers[0], j);
+  run_part(&e->workers[0], j, false);
   pthread_mutex_lock(&e->mutex);
   while (e->busy > 0) pthread_cond_wait(&e->done, &e->mutex);
   pthread_mutex_unlock(&e->mutex);

@@ -1,6 +1,8 @@
 /* pack.c: libgradsmith: a pack opened, a pass found and loaded, launched. */
 #include "pack/lib/call.h"
 
+#include "device/cuda/boxes.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +128,7 @@ static void describe(gs_pack_call *c) {
   for (int k = 0; k < r->list.nkernels; k++)
     for (int i = 0; i < r->list.kernels[k].nargs; i++) {
       const gs_arg *a = &r->list.kernels[k].args[i];
-      if (a->kind == GS_ARG_STRIDE) c->strided[a->index] = true;
+      if (a->kind == GS_ARG_STRIDE || a->kind == GS_ARG_MAP) c->strided[a->index] = true;
     }
 }
 
@@ -218,6 +220,7 @@ const gs_operand_info *gs_pack_operand(const gs_pack_call *c, int i) {
 /* ---- launching ---- */
 
 typedef union value {
+  gs_cu_map map;
   uint64_t ptr;
   int64_t i64;
   float f32;
@@ -228,21 +231,36 @@ static const gs_operand *operand_of(const gs_pack_call *c, const gs_pack_bound *
   return b->operand[i] ? b->operand[i] : b->operand[c->record->list.bindings[i].inplace];
 }
 
-static value value_of(const gs_pack_call *c, const gs_pack_bound *b, const gs_arg *a,
-                      uint64_t workspace) {
+static int64_t stride_of(const gs_pack_call *c, const gs_pack_bound *b, int i) {
+  return b->stride[b->operand[i] ? i : c->record->list.bindings[i].inplace];
+}
+
+static gs_status make_map(const gs_pack_call *c, const gs_pack_bound *b, const gs_arg *a,
+                          gs_cu_map *out, gs_error *err) {
+  gs_tensor_map m;
+  const gs_binding *x = &c->record->list.bindings[a->index];
+  uint64_t ptr = operand_of(c, b, a->index)->ptr;
+  gs_status st = gs_tensor_map_make(x, &a->box, b->sizes, ptr, stride_of(c, b, a->index), &m, err);
+  if (st != GS_OK) return gs_fail_in(err, "%s", c->record->key);
+  int code = gs_cuda_encode_map(&c->pack->driver.api, &m, ptr, out);
+  return code == GS_CU_OK ? GS_OK : fail_driver(c->pack, code, err, "making a map of", x->name);
+}
+
+static gs_status value_of(const gs_pack_call *c, const gs_pack_bound *b, const gs_arg *a,
+                          uint64_t workspace, value *out, gs_error *err) {
   switch (a->kind) {
   case GS_ARG_TEMP:
-    return (value){.ptr = workspace + gs_pack_temp_at(c->record, a->index, b->sizes)};
-  case GS_ARG_STRIDE: {
-    int i = b->operand[a->index] ? a->index : c->record->list.bindings[a->index].inplace;
-    return (value){.i64 = b->stride[i]};
-  }
-  case GS_ARG_DIM: return (value){.i64 = b->sizes[a->index]};
-  case GS_ARG_SCALAR: return (value){.f32 = (float)operand_of(c, b, a->index)->value};
+    out->ptr = workspace + gs_pack_temp_at(c->record, a->index, b->sizes);
+    return GS_OK;
+  case GS_ARG_STRIDE: out->i64 = stride_of(c, b, a->index); return GS_OK;
+  case GS_ARG_DIM: out->i64 = b->sizes[a->index]; return GS_OK;
+  case GS_ARG_SCALAR: out->f32 = (float)operand_of(c, b, a->index)->value; return GS_OK;
+  case GS_ARG_MAP: return make_map(c, b, a, &out->map, err);
   case GS_ARG_TENSOR:
   case GS_ARG_STEP_SCALAR: break;
   }
-  return (value){.ptr = operand_of(c, b, a->index)->ptr};
+  out->ptr = operand_of(c, b, a->index)->ptr;
+  return GS_OK;
 }
 
 static gs_status launch_one(const gs_pack_call *c, int k, const gs_pack_bound *b, void *stream,
@@ -256,7 +274,8 @@ static gs_status launch_one(const gs_pack_call *c, int k, const gs_pack_bound *b
     return gs_fail(err, GS_ERR_USE, "%s: kernel %s would take %lld blocks; 2147483647 is the most",
                    c->record->key, kernel->entry, (long long)grid);
   for (int i = 0; i < kernel->nargs; i++) {
-    values[i] = value_of(c, b, &kernel->args[i], workspace);
+    gs_status st = value_of(c, b, &kernel->args[i], workspace, &values[i], err);
+    if (st != GS_OK) return st;
     params[i] = &values[i];
   }
   int code = c->pack->driver.api.launch(

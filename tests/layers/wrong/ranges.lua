@@ -1,4 +1,4 @@
--- expect: 6: 'n': range: unknown dim 'V'; did you mean 'H'? (known: H, T) || 7: range: no value is from 3 up to, but below, 1 || 8: gs.input has no field 'rang'; did you mean 'range'? (known: type, grad, range, also, ascending, optional) || 16: backward gives no gradient of 'm': return it, or declare 'm' with grad = false || 16: backward gives no gradient of 'o': return it, or declare 'o' with grad = false
+-- expect: 6: 'n': range: unknown dim 'V'; did you mean 'H'? (known: H, T) || 7: range: no value is from 3 up to, but below, 1 || 8: gs.input has no field 'rang'; did you mean 'range'? (known: type, grad, range, also, ascending, offsets, optional) || 16: backward gives no gradient of 'm': return it, or declare 'm' with grad = false || 16: backward gives no gradient of 'o': return it, or declare 'o' with grad = false
 local gs = require "gradsmith"
 
 return gs.layer "ranges" {
