@@ -162,7 +162,7 @@ def attention(p):
                 with sdpa_kernel(backend): return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
             return run
         who = {"fa2": by(SDPBackend.FLASH_ATTENTION), "cudnn": by(SDPBackend.CUDNN_ATTENTION)}
-        rows = lambda t: t.detach().transpose(1, 2).reshape(B * S, -1, D)
+        rows = lambda t: t.detach().transpose(1, 2).reshape(B * S, -1, D).contiguous()  # of one row alone, reshape gives a view
         tensors = dict(q=rows(q), k=rows(k), v=rows(v), lengths=[S] * B)
         yield from both("attention", f"B{B} S{S} q{hq} kv{hk} d{D}", who, [q, k, v], tensors, Flops(flops), Flops(2.5 * flops))
 
@@ -322,13 +322,15 @@ def main():
     ap.add_argument("--ours")
     ap.add_argument("--out")
     ap.add_argument("--compile", action="store_true", help="only run each contender once, so that compilers' caches are filled")
+    ap.add_argument("--prepare", action="store_true", help="only that, for all ops beside each other; PEERS_PREPARED=1 says that it has been done")
     a = ap.parse_args()
     import torch._functorch.config
     torch._functorch.config.donated_buffer = False  # a compiled backward is timed alone, again and again
     ops, _, cut = a.ops.partition(":")
     ops, without = ops.split(","), set(filter(None, a.without.split(",")))
     if cut: part = tuple(int(v) for v in cut.split("/"))
-    if not a.compile: compile_beside(ops, without)
+    if a.prepare or not (a.compile or os.environ.get("PEERS_PREPARED")): compile_beside(ops, without)
+    if a.prepare: return
     peers = load_all(missing, without)
     torch.manual_seed(0)
     if a.compile:

@@ -14,7 +14,7 @@ ROWS = (
     ("… 16384×5120", "rmsnorm", "T=16384 H=5120", BOTH),
     ("… 4097×2880", "rmsnorm", "T=4097 H=2880", BOTH),
     ("LayerNorm forward / backward, 16384×4096", "layernorm", "T=16384 H=4096", BOTH),
-    ("residual add + RMSNorm forward / backward, 16384×4096", "residual_rmsnorm", "T=16384 H=4096", BOTH),
+    ("residual add + RMSNorm forward / backward, 16384×4096", "residual_rmsnorm", "T=16384 H=4096", ("forward", "backward dx,dr=dx,dw")),
     ("SwiGLU forward / backward, 16384×14336", "swiglu", "T=16384 F=14336", BOTH),
     ("RoPE on q and k, 16384 tokens", "rope_pair", "T=16384 N=32 K=8 D=128", ("forward",)),
     ("cross entropy, loss and gradient in place, 8192×32000", "cross_entropy", "T=8192 V=32000", ("terminal",)),
@@ -23,10 +23,6 @@ ROWS = (
     ("linear + cross entropy, no logits tensor, 8192×4096→128256", "linear_cross_entropy", "T=8192 H=4096 V=128256", ("",)),
     ("AdamW, all bf16, 2²⁸ values", "adamw_storage", "N=268435456", ("forward",)),
     ("NF4 → bf16, 4096×14336", "nf4_dequantize", "N=58720256", ("forward",)),
-    ("attention forward / backward, TFLOP/s, causal, 2×8192, 32 heads on 8, d 128", "attention", "T=16384 S=16384 B1=3 K=8 G=4 D=128 of 2x8192", BOTH),
-    ("… 1×16384, 40 heads on 8", "attention", "T=16384 S=16384 B1=2 K=8 G=5 D=128 of 16384", BOTH),
-    ("… packed, 8×2048, 32 heads on 8", "attention", "T=16384 S=16384 B1=9 K=8 G=4 D=128 of 8x2048", BOTH),
-    ("… packed, 64×256", "attention", "T=16384 S=16384 B1=65 K=8 G=4 D=128 of 64x256", BOTH),
 )
 
 
@@ -58,9 +54,6 @@ def cells(case):
     beside = dict(case["beside_us"])
     ours = beside.pop("gradsmith", case["us"])
     name = min(beside, key=beside.get) if beside else None
-    if case["name"].startswith("attention"):
-        speed = lambda us: f"{case['flops'] / us * 1e-6:.0f}"
-        return speed(ours), f"{name} {speed(beside[name])}" if name else "–"
     mine = number(ours)
     if "products_us" in case: mine += f", {case['memory_bytes'] / 2**20:.0f} MiB ({case['us'] / case['products_us']:.2f} × its two GEMMs)"
     return mine, f"{name} {number(beside[name])}" if name else "–"
