@@ -5,7 +5,8 @@
 // document and the tile's number in it, or -1 and the number of a tile of rows past the last
 // document. The cost of a tile is how many tiles of the other side it meets; of key tiles it is
 // made to fall along a document, so that a tile comes after those before it in the document.
-// Equal costs keep their order: the list is the same in every run.
+// Costs of key tiles that are alike count as equal, so that the tiles of short documents stay
+// together; what is equal keeps its order, and the list is the same in every run.
 
 //@ tiles
 @{BANNER}
@@ -77,7 +78,7 @@ int from, to;
   from = first;
 }
 {
-  const int qi = (index * @{TILE} + @{TILE} < n_q ? index * @{TILE} + @{TILE} : n_q) - 1 + n_k - n_q;
+  const int end = index * @{TILE} + @{TILE}, qi = (end < n_q ? end : n_q) - 1 + n_k - n_q;
   @{KEYS}
   to = last;
 }
@@ -125,15 +126,17 @@ for (int r0 = 0; r0 < tiles; r0 += @{THREADS}) {
 }
 GS_SYNC();
 //@ sort
-int coarse = 0; // costs in as many classes as there are threads; each thread has one, in order
-while (most >> coarse >= @{THREADS}) coarse++;
+// Costs in at most as many classes as there are threads; each thread has one, in order.
+int coarse = @{COARSE};
+while (most >> coarse >= @{THREADS} - 1) coarse++;
+const int round_up = (1 << coarse) - 1;
 const int mine = @{THREADS} - 1 - GS_TID;
 int own = 0;
-for (int i = 0; i < tiles; i++) own += (int)gs_geti(costs, i) >> coarse == mine;
+for (int i = 0; i < tiles; i++) own += ((int)gs_geti(costs, i) + round_up) >> coarse == mine;
 @{SUM_BEFORE}
 int to_place = before;
 for (int i = 0; own > 0 && i < tiles; i++) {
-  if ((int)gs_geti(costs, i) >> coarse != mine) continue;
+  if (((int)gs_geti(costs, i) + round_up) >> coarse != mine) continue;
   @{FIND}
   gs_puti(@{LIST}, 1 + 2 * (i64)to_place, doc);
   gs_puti(@{LIST}, 2 + 2 * (i64)to_place, index);

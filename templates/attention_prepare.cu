@@ -37,27 +37,41 @@ GS_KERNEL(@{ENTRY}, 256, 0,
   @{TILE_OF}
   const int lane = GS_TID % @{LANES};
   const i64 place = (head * tiles + tile) * @{TILE_Q}, all = @{HEADS} * tiles * @{TILE_Q};
+  constexpr int PASSES = (@{TILE_Q} * @{LANES} + 255) / 256;
+  gs_packed<8, @{TYPE}> y_v[PASSES] = {}, dy_v[PASSES] = {};
+  f32 lse_v[PASSES] = {};
+  @{FETCH}
   GS_UNROLL
-  for (int r = 0; r < @{TILE_Q}; r += 256 / @{LANES}) {
-    const int at = r + GS_TID / @{LANES};
-    const bool live = document && at < rows;
-    f32 y_v[8] = {}, dy_v[8] = {}, sum = 0.0f;
-    if (live && lane * 8 < @{D}) {
-      gs_load<8>(y_v, y, (row0 + at) * y_ld + head * @{D} + lane * 8);
-      gs_load<8>(dy_v, dy, (row0 + at) * dy_ld + head * @{D} + lane * 8);
-    }
+  for (int r = 0; r < PASSES; r++) {
+    const int at = r * (256 / @{LANES}) + GS_TID / @{LANES};
+    f32 a[8], c[8], sum = 0.0f;
+    gs_unpack(a, y_v[r]);
+    gs_unpack(c, dy_v[r]);
     GS_UNROLL
-    for (int i = 0; i < 8; i++) sum = gs_fma(y_v[i], dy_v[i], sum);
-    sum = GS_GROUP_SUM(@{LANES}, sum);
+    for (int i = 0; i < 8; i++) sum = gs_fma(a[i], c[i], sum);
+    sum = GS_GROUP_SUM(@{LANES}, lane * 8 < @{D} ? sum : 0.0f);
+    const bool live = document && at < rows, sees = live && lse_v[r] > -GS_INF;
     if (lane == 0 && at < @{TILE_Q}) {
-      const f32 l = live ? gs_get(lse, (row0 + at) * lse_ld + head) : GS_INF;
-      const bool sees = l > -GS_INF;
-      gs_put(stats, place + at, sees ? l * 1.44269504f : GS_INF);
-      gs_put(stats, all + place + at, live && sees ? sum : 0.0f);
+      gs_put(stats, place + at, sees ? lse_v[r] * 1.44269504f : GS_INF);
+      gs_put(stats, all + place + at, sees ? sum : 0.0f);
     }
   }
   @{CLEAR}
   @{CLEAR_UNSEEN}
+}
+
+//@ fetch
+// All at once, with no condition on a row of its own: those past the end take the last one's.
+if (document && rows > 0) {
+  GS_UNROLL
+  for (int r = 0; r < PASSES; r++) {
+    const int at = r * (256 / @{LANES}) + GS_TID / @{LANES};
+    const i64 row = row0 + (at < rows ? at : rows - 1);
+    const int column = head * @{D} + (lane * 8 < @{D} ? lane * 8 : 0);
+    gs_fetch(y_v[r], y, row * y_ld + column);
+    gs_fetch(dy_v[r], dy, row * dy_ld + column);
+    lse_v[r] = gs_get(lse, row * lse_ld + head);
+  }
 }
 
 //@ clear_turns
@@ -135,7 +149,8 @@ GS_KERNEL(@{ENTRY}, 1024, 0,
   const i64 rows = ((T + @{TILE_Q} - 1) / @{TILE_Q} + B1) * @{TILE_Q};
   f32 sum = 0.0f;
   for (i64 i = GS_TID; i < rows; i += 1024) {
-    const f32 l = gs_get(stats, head * rows + i), delta = gs_get(stats, (@{HEADS} + head) * rows + i);
+    const f32 l = gs_get(stats, head * rows + i);
+    const f32 delta = gs_get(stats, (@{HEADS} + head) * rows + i);
     sum = sum - gs_exp2(gs_fma(sink, 1.44269504f, -l)) * delta;
   }
   sum = GS_BLOCK_SUM(sum, meet);

@@ -2,8 +2,8 @@
 //
 // Knows tiles, not formulas: which keys a query sees is an interval (KEYS), the score is SCORE's
 // or, where PLAIN, scale * q.k. A block takes items (an entry of the plan's q_tiles and a head)
-// until there are none. Each warp has WARP_M rows of the TILE_M queries; key tiles of TILE_N rows pass
-// through two rings of STAGES places each, k and v one half-step apart.
+// until there are none. Each warp has WARP_M rows of the TILE_M queries; key tiles of TILE_N rows
+// pass through two rings of STAGES places each, k and v half a step apart.
 //   q y [T, K, G, D]   k v [S, K, D]   lse [T, K, G]
 // A hole that is a piece's name is that piece, expanded with the same holes.
 
@@ -16,19 +16,20 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
   GS_DYNAMIC(@{TYPE}, v_ring, (@{TILE_M} + @{STAGES} * @{TILE_N}) * @{DP} * 2,
              @{STAGES} * @{TILE_N} * @{DP});
   GS_SHARED(i32, meet, 1);
-  // What is known of the item rests in shared memory, so that it takes no registers meanwhile:
-  // rows, m0, head, listed, n_q, n_k, the ticket of the next item and tile_end; where k and v
-  // begin; the warps' key intervals.
-  GS_SHARED(i32, held, 8);
+  // What is known of the item rests in shared memory, so that it takes no registers meanwhile;
+  // bases: where k and v begin; spans: the warps' key intervals.
+  enum { AT_ROWS, AT_M0, AT_HEAD, AT_LISTED, AT_N_Q, AT_N_K, AT_TICKET, AT_END, AT_ITEMS, HELD };
+  GS_SHARED(i32, held, HELD);
   GS_SHARED(i64, bases, 2);
   GS_SHARED(i32, spans, @{THREADS} / 8);
   @{TILE_LOADS}
-  const int items = (int)gs_geti(q_tiles, 0) * @{HEADS}, takers = (int)GS_NBLOCKS;
-  for (int item = GS_TAKEN(GS_TICKET(take, items, takers), meet); item < items;
-       item = GS_TAKEN((int)held[6], meet)) {
+  const int all = (int)gs_geti(q_tiles, 0) * @{HEADS};
+  if (GS_TID == 0) held[AT_ITEMS] = all;
+  for (int item = GS_TAKEN(GS_TICKET(take, all, (int)GS_NBLOCKS), meet); item < held[AT_ITEMS];
+       item = GS_TAKEN((int)held[AT_TICKET], meet)) {
     int tile0 = 0;
     {
-      const int ticket = GS_TICKET(take, items, takers);
+      const int ticket = GS_TICKET(take, (int)held[AT_ITEMS], (int)GS_NBLOCKS);
       const int entry = item / @{HEADS}, head = item % @{HEADS}, kv = head / @{G};
       @{FORWARD_BEGIN}
     }
@@ -82,14 +83,14 @@ for (int j = 0; j < @{STAGES}; j++) {
   if (j + 1 < @{STAGES}) load_v(tile0 + j, tile_end, v_at, n_k);
 }
 if (GS_TID == 0) {
-  held[0] = rows;
-  held[1] = m0;
-  held[2] = head;
-  held[3] = listed;
-  held[4] = n_q;
-  held[5] = n_k;
-  held[6] = ticket;
-  held[7] = tile_end;
+  held[AT_ROWS] = rows;
+  held[AT_M0] = m0;
+  held[AT_HEAD] = head;
+  held[AT_LISTED] = listed;
+  held[AT_N_Q] = n_q;
+  held[AT_N_K] = n_k;
+  held[AT_TICKET] = ticket;
+  held[AT_END] = tile_end;
   bases[0] = k_at;
   bases[1] = v_at;
 }
@@ -123,12 +124,12 @@ for (int j = 0; j < @{WARP_M} / 8; j++) {
   total[j] = 0.0f;
 }
 GS_SYNC();
-for (int tile = tile0; tile < held[7]; tile++) {
+for (int tile = tile0; tile < held[AT_END]; tile++) {
   const int n0 = tile * @{TILE_N}, place = tile % @{STAGES} * @{TILE_N} * @{DP};
   gs_frag<@{TYPE}> p[@{WARP_M} / 16][@{TILE_N} / 16];
   GS_COPY_WAIT(2 * @{STAGES} - 2);
   GS_SYNC();
-  load_v(tile + @{STAGES} - 1, held[7], bases[1], held[5]);
+  load_v(tile + @{STAGES} - 1, held[AT_END], bases[1], held[AT_N_K]);
   int span[4]; // first and last key of the warp's rows, and of those that all of them see
   gs_loadi<4>(span, spans, 4 * GS_WARP);
   const bool live = n0 <= span[1] && n0 + @{TILE_N} > span[0];
@@ -144,7 +145,7 @@ for (int tile = tile0; tile < held[7]; tile++) {
   }
   GS_COPY_WAIT(2 * @{STAGES} - 2);
   GS_SYNC();
-  load_k(tile + @{STAGES}, held[7], bases[0], held[5]);
+  load_k(tile + @{STAGES}, held[AT_END], bases[0], held[AT_N_K]);
   if (live) GS_MMA(@{TILE_N}, out, p, gs_cols<@{DP}>(v_ring, place, 0, 0));
 }
 //@ scales
@@ -163,7 +164,7 @@ if (turned) {
     GS_UNROLL for (int e = 0; e < 4; e++) w[m][n][e] = -w[m][n][e];
 }
 #else
-const int qi0 = held[1] + held[5] - held[4] + r0;
+const int qi0 = held[AT_M0] + held[AT_N_K] - held[AT_N_Q] + r0;
 GS_UNROLL
 for (int m = 0; m < @{WARP_M} / 16; m++) GS_UNROLL for (int n = 0; n < @{TILE_N} / 8; n++)
   GS_UNROLL for (int e = 0; e < 4; e++) {
@@ -175,7 +176,8 @@ for (int m = 0; m < @{WARP_M} / 16; m++) GS_UNROLL for (int n = 0; n < @{TILE_N}
   }
 #endif
 //@ mask
-const int n_q = held[4], n_k = held[5], doc = held[3], row = held[1] + n_k - n_q + r0;
+const int n_q = held[AT_N_Q], n_k = held[AT_N_K], doc = held[AT_LISTED];
+const int row = held[AT_M0] + n_k - n_q + r0;
 GS_UNROLL
 for (int m = 0; m < @{WARP_M} / 16; m++) GS_UNROLL for (int h = 0; h < 2; h++) {
   const int qi = row + 16 * m + gs_acc_row(GS_LANE, 2 * h);
@@ -228,8 +230,8 @@ for (int j = 0; j < @{WARP_M} / 8; j++) {
 GS_ROWS_SUM(total);
 GS_COPY_WAIT(0);
 GS_SYNC();
-const int held_rows = held[0], held_head = held[2], held_doc = held[3];
-const i64 y_row = gs_geti(cu_q, held_doc < 0 ? B1 - 1 : held_doc) + held[1];
+const int held_rows = held[AT_ROWS], held_head = held[AT_HEAD], held_doc = held[AT_LISTED];
+const i64 y_row = gs_geti(cu_q, held_doc < 0 ? B1 - 1 : held_doc) + held[AT_M0];
 {
   @{ROW_ENDS}
 }

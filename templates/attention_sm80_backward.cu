@@ -30,18 +30,20 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
   GS_SHARED(f32, lse_ring, @{STAGES} * @{TILE_M});
   GS_SHARED(f32, delta_ring, @{STAGES} * @{TILE_M});
   GS_SHARED(i32, meet, 1);
-  // What is known of the item rests in shared memory, so that it takes no registers meanwhile:
-  // rows, n0, kv, listed, n_q, n_k, tile, the end of the query tiles and steps; the first query's
-  // row and the number of its tile; the turn that is to be passed on, and what it becomes (0: none
-  // is).
-  GS_SHARED(i32, held, 9);
-  GS_SHARED(i64, bases, 2);
+  // What is known of the item rests in shared memory, so that it takes no registers meanwhile;
+  // bases: the first query's row, the number of its tile, how many tiles are numbered; owed: the
+  // turn that is to be passed on, and in owed_number what it becomes (0: none is).
+  enum { AT_ROWS, AT_N0, AT_KV, AT_LISTED, AT_N_Q, AT_N_K, AT_TILE, AT_M_END, AT_STEPS, AT_ITEMS };
+  enum { HELD = AT_ITEMS + 1 };
+  GS_SHARED(i32, held, HELD);
+  GS_SHARED(i64, bases, 3);
   GS_SHARED(i64, owed, 1);
   GS_SHARED(i32, owed_number, 1);
   @{QUERY_LOADS}
-  const int items = (int)gs_geti(k_tiles, 0) * @{KH}, takers = (int)GS_NBLOCKS;
-  for (int item = GS_TAKEN(GS_TICKET(take, items, takers), meet); item < items;
-       item = GS_TAKEN(GS_TICKET(take, items, takers), meet)) {
+  const int all = (int)gs_geti(k_tiles, 0) * @{KH};
+  if (GS_TID == 0) held[AT_ITEMS] = all;
+  for (int item = GS_TAKEN(GS_TICKET(take, all, (int)GS_NBLOCKS), meet); item < held[AT_ITEMS];
+       item = GS_TAKEN(GS_TICKET(take, (int)held[AT_ITEMS], (int)GS_NBLOCKS), meet)) {
     {
       const int entry = item / @{KH}, kv = item % @{KH};
       @{BACKWARD_BEGIN}
@@ -70,17 +72,18 @@ GS_TILE_COPY(@{TILE_N}, @{DP}, @{D}, @{THREADS}, k_tile, 0, k, k_row * k_ld + kv
 GS_TILE_COPY(@{TILE_N}, @{DP}, @{D}, @{THREADS}, v_tile, 0, v, k_row * v_ld + kv * @{D}, v_ld,
              tail ? 0 : rows);
 if (GS_TID == 0) {
-  held[0] = rows;
-  held[1] = n0;
-  held[2] = kv;
-  held[3] = listed;
-  held[4] = n_q;
-  held[5] = n_k;
-  held[6] = tile;
-  held[7] = m_end;
-  held[8] = m_end > m_first ? (m_end - m_first) * @{G} : 0;
+  held[AT_ROWS] = rows;
+  held[AT_N0] = n0;
+  held[AT_KV] = kv;
+  held[AT_LISTED] = listed;
+  held[AT_N_Q] = n_q;
+  held[AT_N_K] = n_k;
+  held[AT_TILE] = tile;
+  held[AT_M_END] = m_end;
+  held[AT_STEPS] = m_end > m_first ? (m_end - m_first) * @{G} : 0;
   bases[0] = q_row;
   bases[1] = (q_row + doc * @{TILE_M}) / @{TILE_M};
+  bases[2] = (T + @{TILE_M} - 1) / @{TILE_M} + B1;
   owed_number[0] = 0;
 }
 //@ backward_steps
@@ -90,10 +93,8 @@ const int wn = GS_WARP / @{WARPS_M} * (@{TILE_N} / @{WARPS_N});
 const int wm = GS_WARP % @{WARPS_M} * (@{TILE_M} / @{WARPS_M});
 const int wd = GS_WARP % @{WARPS_M} * (@{DP} / @{WARPS_M});
 GS_SYNC();
-int g = 0, m = held[7] - 1;
-load(0, 0, m, g);
-for (int step = 0; step < held[8]; step++) {
-  const int next_m = g + 1 < @{G} ? m : m - 1, next_g = g + 1 < @{G} ? g + 1 : 0;
+load(0);
+for (int step = 0; step < held[AT_STEPS]; step++) {
   const int stage = step % @{STAGES}, place = stage * @{TILE_M} * @{DP};
   GS_COPY_WAIT(0);
   GS_SYNC();
@@ -101,15 +102,13 @@ for (int step = 0; step < held[8]; step++) {
   if (GS_WARP == 0 && step > 0) GS_TURN_PASS(turn, owed[0], owed_number[0]);
 #endif
 #if @{STAGES} > 1
-  load(step + 1, (step + 1) % @{STAGES}, next_m, next_g);
+  load(step + 1);
 #endif
   @{BACKWARD_STEP}
 #if @{STAGES} == 1
   GS_SYNC();
-  load(step + 1, 0, next_m, next_g);
+  load(step + 1);
 #endif
-  m = next_m;
-  g = next_g;
 }
 GS_COPY_WAIT(0);
 GS_SYNC();
@@ -139,13 +138,14 @@ for (int most = m_tiles; m_end < most;) {
     most = m;
 }
 //@ query_loads
-// Begins the copies of a step, query tile m of head g of the kv head (none past the last step), and
-// closes their group.
-const auto load = [&](int step, int at, int m, int g) {
-  if (step < held[8]) {
-    const i64 t = bases[0] + m * @{TILE_M}, h = held[2] * @{G} + g;
-    const i64 all = (T + @{TILE_M} - 1) / @{TILE_M} + B1, from = h * all + bases[1] + m;
-    const int n = held[4] - m * @{TILE_M};
+// Begins the copies of a step (none past the last), and closes their group. Step by step, all heads
+// of a query tile, then the tile before it.
+const auto load = [&](int step) {
+  if (step < held[AT_STEPS]) {
+    const int at = step % @{STAGES}, g = step % @{G}, m = held[AT_M_END] - 1 - step / @{G};
+    const i64 t = bases[0] + m * @{TILE_M}, h = held[AT_KV] * @{G} + g;
+    const i64 all = bases[2], from = h * all + bases[1] + m;
+    const int n = held[AT_N_Q] - m * @{TILE_M};
     GS_TILE_COPY(@{TILE_M}, @{DP}, @{D}, @{THREADS}, q_ring, at * @{TILE_M} * @{DP}, q,
                  t * q_ld + h * @{D}, q_ld, n);
     GS_TILE_COPY(@{TILE_M}, @{DP}, @{D}, @{THREADS}, dy_ring, at * @{TILE_M} * @{DP}, dy,
@@ -164,7 +164,8 @@ GS_MMA(@{DP}, w, gs_rows<@{DP}>(k_tile, 0, wn, 0), gs_rows<@{DP}>(q_ring, place,
   @{SLOPES}
 }
 {
-  const int n_q = held[4], n_k = held[5], doc = held[3], n0 = held[1], m0 = m * @{TILE_M};
+  const int n_q = held[AT_N_Q], n_k = held[AT_N_K], doc = held[AT_LISTED];
+  const int n0 = held[AT_N0], m = held[AT_M_END] - 1 - step / @{G}, m0 = m * @{TILE_M};
   const auto keys = [&](int qi, int &from, int &to) {
     @{KEYS}
     from = first;
@@ -195,11 +196,11 @@ GS_SYNC();
 // Key tiles add to a query tile in ascending order, and the first stores. One warp waits for the
 // block's turn before a barrier, and passes the last step's turn on after one.
 if (GS_WARP == 0) {
-  const i64 head = held[2] * @{G} + g, all = (T + @{TILE_M} - 1) / @{TILE_M} + B1;
-  const int number = (int)held[6] - low / @{TILE_N};
-  GS_TURN_WAIT(turn, head * all + bases[1] + m, number);
+  const i64 mine = (held[AT_KV] * @{G} + step % @{G}) * bases[2] + bases[1] + m;
+  const int number = (int)held[AT_TILE] - low / @{TILE_N};
+  GS_TURN_WAIT(turn, mine, number);
   if (GS_LANE == 0) {
-    owed[0] = head * all + bases[1] + m;
+    owed[0] = mine;
     owed_number[0] = number + 1;
   }
 }
@@ -268,8 +269,9 @@ for (int n = 0; n < @{TILE_M} / @{WARPS_M} / 8; n++) {
 #endif
 }
 //@ place_one
-const int n_q = held[4], n_k = held[5], n0 = held[1], m0 = m * @{TILE_M}, past = n_k - n_q;
-const int kv = held[2], head = kv * @{G} + g, doc = held[3];
+const int n_q = held[AT_N_Q], n_k = held[AT_N_K], past = n_k - n_q;
+const int n0 = held[AT_N0], m0 = (held[AT_M_END] - 1 - step / @{G}) * @{TILE_M};
+const int kv = held[AT_KV], head = kv * @{G} + step % @{G}, doc = held[AT_LISTED];
 @{HEAD_VALUES}
 //@ slope_one
 const int qi = m0 + past + wm + 8 * n + gs_acc_col(GS_LANE, e);
@@ -303,8 +305,8 @@ for (int n = 0; n < @{TILE_M} / @{WARPS_M} / 8; n++) GS_UNROLL for (int h = 0; h
   f32 part[@{TILE_M} / @{WARPS_Q} / 16][@{DP} / @{WARPS_D} / 8][4] = {};
   GS_MMA(@{TILE_N}, part, gs_cols<@{TILE_M}>(ds_tile, 0, 0, row0),
          gs_cols<@{DP}>(k_tile, 0, 0, col0));
-  const i64 head = held[2] * @{G} + g, row = bases[0] + m * @{TILE_M};
-  const int seen = held[4] - m * @{TILE_M};
+  const int m0 = (held[AT_M_END] - 1 - step / @{G}) * @{TILE_M}, seen = held[AT_N_Q] - m0;
+  const i64 head = held[AT_KV] * @{G} + step % @{G}, row = bases[0] + m0;
 #if !@{FAST_DQ}
   const bool is_first = owed_number[0] == 1;
 #endif
@@ -341,8 +343,8 @@ GS_TILE_PUT(@{DP}, k_tile, 0, wn, wd, sum_k);
 GS_TILE_PUT(@{DP}, v_tile, 0, wn, wd, sum_v);
 #endif
 GS_SYNC();
-const int held_rows = held[0], held_kv = held[2], held_doc = held[3];
-const i64 end_row = gs_geti(cu_k, held_doc < 0 ? B1 - 1 : held_doc) + held[1];
+const int held_rows = held[AT_ROWS], held_kv = held[AT_KV], held_doc = held[AT_LISTED];
+const i64 end_row = gs_geti(cu_k, held_doc < 0 ? B1 - 1 : held_doc) + held[AT_N0];
 #if @{WANT_DK}
 GS_TILE_STORE(@{TILE_N}, @{DP}, @{D}, @{THREADS}, dk, end_row * dk_ld + held_kv * @{D}, dk_ld,
               k_tile, 0, held_rows);

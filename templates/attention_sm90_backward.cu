@@ -2,19 +2,25 @@
 //
 // A block takes items, a key tile of a document and a kv head, and keeps dk and dv of it in
 // registers while it goes over the query tiles that see it, last to first, and for each over the G
-// query heads. Warpgroup 0 has a warp that loads and two that keep the order in which dq is added;
-// warpgroups 1 and 2 compute. Scores stand turned, keys by queries: so P and dS leave the
-// accumulators as left operands of dv += P dy, dk += dS q, and dS alone goes through shared memory,
-// for dq = dS' k. Where D <= 128 each of the two has half of the keys; above, half of the columns
-// of dk, dv and dq, and both compute the scores.
+// query heads. Scores stand turned, keys by queries: so P and dS leave the accumulators as left
+// operands of dv += P dy, dk += dS q, and dS alone goes through shared memory, for dq = dS' k.
+// Warpgroups 1 and 2 compute: where D <= 128 each has half of the keys; above, half of the columns
+// of dk, dv and dq, and both take the scores. Warpgroup 0 serves them: a warp loads, one mends
+// tiles that go past a document's end, one waits for turns, one adds dq.
 //
-// dq of a query tile is summed in dq_acc f32 (places: attention_prepare.cu) over the key tiles that it
-// sees, in ascending order: an item adds its part of (query tile, head) when its turn has come, the
-// first one stores, and the last one writes dq itself. BULK 1: a warp adds a step's part from shared
-// memory; 0: the computing warps do, from registers. A wait is only for items that stand before it
-// in the list. FAST_DQ 1: no turns; dq_acc begins as zeros and attention_prepare.cu makes dq of it.
+// dq of a query tile is summed in dq_acc f32 (its places: attention_prepare.cu) over the key tiles
+// that it sees, ascending: an item adds its part of (query tile, head) when its turn has come, the
+// first one stores, and the last one writes dq itself. BULK 1: a warp adds a step's part from
+// shared memory; 0: the computing warps do, from registers. A wait is only for items that stand
+// before it in the list. FAST_DQ 1: no turns; dq_acc begins as zeros, and attention_prepare.cu
+// makes dq of it.
 // CLUSTER 2: two blocks have an item together, steps in turns, and join dk and dv at its end.
-// stats [2, HEADS, ROWS] f32: lse * log2(e) and delta, by padded tiles (attention_prepare.cu).
+// WAVE entries of the list are taken for one kv head before the next: they read the same q and dy.
+//
+// A slot of an item: steps of this block (-1: no more items), kv head, key tile, document, first
+// query, queries, first key, keys, last query tile that sees the key tile, the document's padded
+// tile. stats [2, HEADS, ROWS] f32: lse * log2(e) and delta by padded tiles
+// (attention_prepare.cu).
 
 //@ main
 @{BANNER}
@@ -50,6 +56,7 @@
       gs_mbar_init(bars, TURN_DONE + i, 8);
       gs_mbar_init(bars, TURN_FREE + i, 1);
     }
+    for (int i = 0; i < 40; i++) slots[i] = 0;
     gs_mbar_ready();
   }
   GS_SYNC();
@@ -58,12 +65,16 @@
     GS_REGISTERS_DOWN(@{FEW});
     if (GS_WARP == 0) {
       @{LOADER}
-    } else if (GS_WARP == 1 && !@{FAST_DQ}) {
-      @{TURN_WAITER}
-    } else if (GS_WARP == 2 && (@{BULK} || !@{FAST_DQ})) {
-      @{ADDER}
     } else if (GS_WARP == 3) {
       @{MENDER}
+#if !@{FAST_DQ}
+    } else if (GS_WARP == 1) {
+      @{TURN_WAITER}
+#endif
+#if @{BULK} || !@{FAST_DQ}
+    } else if (GS_WARP == 2) {
+      @{ADDER}
+#endif
     } else {
       @{IDLE}
     }
@@ -77,13 +88,6 @@
 GS_DYNAMIC(f32, joined, 0, @{NDV} * 128); // where k, v, q, dy were
 GS_DYNAMIC(f32, number, @{AT_SLOTS} + 160, 4);
 
-//@ item
-// A slot: steps of this block, kv head, key tile, document, first query, queries, first key, keys,
-// last query tile that sees the key tile, the document's first padded tile. steps -1: no more items.
-const int own = (round & 1) * 12, steps = slots[own], kv = slots[own + 1], n = slots[own + 2];
-const int doc = slots[own + 3], q0 = slots[own + 4], n_q = slots[own + 5], k0 = slots[own + 6];
-const int n_k = slots[own + 7], m_top = slots[own + 8], tile0 = slots[own + 9];
-
 //@ keys_of
 const auto keys_of = [&](int qi, int n_q, int n_k, int doc, int &from, int &to) {
   @{KEYS}
@@ -94,14 +98,15 @@ const auto keys_of = [&](int qi, int n_q, int n_k, int doc, int &from, int &to) 
 // Tiles that go past the document's end land for the mender, who hands them on.
 @{KEYS_OF}
 const bool leads = GS_LANE == 0;
-if (leads) {
-  gs_map_ahead(q_map), gs_map_ahead(dy_map), gs_map_ahead(k_map), gs_map_ahead(v_map);
-}
 int load = 0, mends = 0;
-for (int round = 0;; round++) {
-  const int own = (round & 1) * 12;
-  @{SAY_NUMBER}
+for (int own = 0;; own = 12 - own) { // slot 0 in even rounds
+  gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
+  if (leads) {
+    slots[36] = -2;
+    gs_mbar_arrive(bars, MEND);
+  }
   @{CLUSTER_SYNC}
+  gs_mbar_wait(bars, MENDED, (mends & 1) ^ 1);
   if (leads) {
     @{TAKE}
   }
@@ -111,15 +116,14 @@ for (int round = 0;; round++) {
   }
   GS_SYNCWARP();
   if (slots[own] <= 0) {
-    gs_mbar_wait(bars, KV_EMPTY, (round & 1) ^ 1);
+    gs_mbar_wait(bars, KV_EMPTY, own == 0);
     if (leads) gs_mbar_arrive(bars, KV_FULL);
     if (slots[own] < 0) break;
   }
   for (int i = 0; i < slots[own]; i++, load++) {
     const int t = @{RANK} + i * @{CLUSTER}, m = slots[own + 8] - t / @{G};
-    const int head = slots[own + 1] * @{G} + t % @{G}, row = slots[own + 4] + m * @{TILE_Q};
+    const int head = slots[own + 1] * @{G} + t % @{G};
     const bool whole = (m + 1) * @{TILE_Q} <= slots[own + 5];
-    const i64 place = ((i64)head * q_tiles + slots[own + 9] + m) * @{TILE_Q};
     @{LOAD_Q}
     if (i == 0) {
       @{LOAD_KV}
@@ -145,46 +149,48 @@ GS_CLUSTER_SYNC();
 
 //@ take
 // The item's place; steps stand for whether it may have any.
-const int got = @{GOT};
-for (int i = 0; i < 12; i++) slots[own + i] = i == 0 ? -1 : 0;
-if (got < k_tiles[0] * @{KH}) {
+const int got = @{GOT}, count = k_tiles[0];
+slots[own] = -1;
+if (got < count * @{KH}) {
   const int wave = got / (@{WAVE} * @{KH}), inside = got - wave * (@{WAVE} * @{KH});
-  const int many = gs_within(k_tiles[0] - wave * @{WAVE}, 1, @{WAVE});
+  const int many = gs_within(count - wave * @{WAVE}, 1, @{WAVE});
   const int entry = wave * @{WAVE} + inside % many, doc = k_tiles[1 + 2 * entry];
   const int b = doc < 0 ? (int)B1 - 1 : doc, from_q = cu_q[b], from_k = cu_k[b];
   slots[own + 1] = inside / many, slots[own + 2] = k_tiles[2 + 2 * entry], slots[own + 3] = doc;
   slots[own + 4] = from_q, slots[own + 5] = doc < 0 ? 0 : cu_q[b + 1] - from_q;
   slots[own + 6] = from_k, slots[own + 7] = (doc < 0 ? (int)S : cu_k[b + 1]) - from_k;
-  slots[own + 9] = (from_q + b * @{TILE_Q}) / @{TILE_Q}, slots[own] = doc < 0 ? 0 : 1;
+  slots[own + 9] = from_q / @{TILE_Q} + b, slots[own] = doc < 0 ? 0 : 1;
 }
 
 //@ tiles_seen
 // Query tiles that see the key tile: from the first whose last query sees so far, to the last whose
-// first query does not see only later keys.
-const int n_q = slots[own + 5], n_k = slots[own + 7], first_key = slots[own + 2] * @{TILE_N};
-const int last_key = gs_within(first_key + @{TILE_N}, 0, n_k) - 1;
-int low = 0, high = (n_q + @{TILE_Q} - 1) / @{TILE_Q}, from, to;
+// first query does not see only later keys. All values come from the slot, for want of registers.
+int low = 0, high = (slots[own + 5] + @{TILE_Q} - 1) / @{TILE_Q}, from, to;
 while (low < high) {
-  const int mid = (low + high) / 2, end = gs_within((mid + 1) * @{TILE_Q}, 0, n_q);
-  keys_of(end - 1 + n_k - n_q, n_q, n_k, slots[own + 3], from, to);
-  if (to >= first_key)
+  const int n_q = slots[own + 5], n_k = slots[own + 7], mid = (low + high) / 2;
+  keys_of(gs_within((mid + 1) * @{TILE_Q}, 0, n_q) - 1 + n_k - n_q, n_q, n_k, slots[own + 3], from,
+          to);
+  if (to >= slots[own + 2] * @{TILE_N})
     high = mid;
   else
     low = mid + 1;
+  GS_SYNCWARP();
 }
-const int m_first = low;
-high = (n_q + @{TILE_Q} - 1) / @{TILE_Q};
+if (leads) slots[own + 10] = low;
+high = (slots[own + 5] + @{TILE_Q} - 1) / @{TILE_Q};
 while (low < high) {
-  const int mid = (low + high) / 2;
+  const int n_q = slots[own + 5], n_k = slots[own + 7], mid = (low + high) / 2;
   keys_of(mid * @{TILE_Q} + n_k - n_q, n_q, n_k, slots[own + 3], from, to);
-  if (from > last_key)
+  if (from >= gs_within((slots[own + 2] + 1) * @{TILE_N}, 0, n_k))
     high = mid;
   else
     low = mid + 1;
+  GS_SYNCWARP();
 }
 GS_SYNCWARP();
 if (leads) {
-  slots[own] = ((low - m_first) * @{G} + @{CLUSTER} - 1 - @{RANK}) / @{CLUSTER};
+  const int seen = low - slots[own + 10];
+  slots[own] = (seen * @{G} + @{CLUSTER} - 1 - @{RANK}) / @{CLUSTER};
   slots[own + 8] = low - 1;
 }
 
@@ -193,14 +199,19 @@ const int sq = load % @{STAGES_Q}, q_bar = whole ? Q_FULL + sq : MEND;
 gs_mbar_wait(bars, Q_EMPTY + sq, (load / @{STAGES_Q} & 1) ^ 1);
 if (!whole) {
   gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
-  if (leads)
-    slots[32] = @{PANELS}, slots[33] = Q_AT + sq * Q_TILE, slots[34] = @{TILE_Q}, slots[35] = slots[own + 5] - m * @{TILE_Q}, slots[36] = Q_FULL + sq;
+  if (leads) {
+    slots[32] = @{PANELS}, slots[33] = Q_AT + sq * Q_TILE, slots[34] = @{TILE_Q};
+    slots[35] = slots[own + 5] - m * @{TILE_Q}, slots[36] = Q_FULL + sq;
+  }
 }
 if (leads) {
+  const int row = slots[own + 4] + m * @{TILE_Q};
+  const i64 place = ((i64)head * q_tiles + slots[own + 9] + m) * @{TILE_Q};
   gs_mbar_expect(bars, q_bar, Q_TILE * 2 + @{TILE_Q} * 4);
   GS_UNROLL
   for (int p = 0; p < @{PANELS}; p++)
-    gs_tma_load(tiles, Q_AT + sq * Q_TILE + p * @{TILE_Q} * 64, q_map, bars, q_bar, p * 64, head, row);
+    gs_tma_load(tiles, Q_AT + sq * Q_TILE + p * @{TILE_Q} * 64, q_map, bars, q_bar, p * 64, head,
+                row);
   gs_bulk_load(near, sq * @{TILE_Q}, stats, place, @{TILE_Q}, bars, q_bar);
 }
 
@@ -209,28 +220,33 @@ const int sd = load % @{STAGES_DY}, dy_bar = whole ? DY_FULL + sd : MEND;
 gs_mbar_wait(bars, DY_EMPTY + sd, (load / @{STAGES_DY} & 1) ^ 1);
 if (!whole) {
   gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
-  if (leads)
-    slots[32] = @{PANELS}, slots[33] = DY_AT + sd * Q_TILE, slots[34] = @{TILE_Q}, slots[35] = slots[own + 5] - m * @{TILE_Q}, slots[36] = DY_FULL + sd;
+  if (leads) {
+    slots[32] = @{PANELS}, slots[33] = DY_AT + sd * Q_TILE, slots[34] = @{TILE_Q};
+    slots[35] = slots[own + 5] - m * @{TILE_Q}, slots[36] = DY_FULL + sd;
+  }
 }
 if (leads) {
+  const int row = slots[own + 4] + m * @{TILE_Q};
+  const i64 place = ((i64)(head + @{HEADS}) * q_tiles + slots[own + 9] + m) * @{TILE_Q};
   gs_mbar_expect(bars, dy_bar, Q_TILE * 2 + @{TILE_Q} * 4);
   GS_UNROLL
   for (int p = 0; p < @{PANELS}; p++)
     gs_tma_load(tiles, DY_AT + sd * Q_TILE + p * @{TILE_Q} * 64, dy_map, bars, dy_bar, p * 64, head,
                 row);
-  gs_bulk_load(near, (@{STAGES_Q} + sd) * @{TILE_Q}, stats,
-               place + (i64)@{HEADS} * q_tiles * @{TILE_Q}, @{TILE_Q}, bars, dy_bar);
+  gs_bulk_load(near, (@{STAGES_Q} + sd) * @{TILE_Q}, stats, place, @{TILE_Q}, bars, dy_bar);
 }
 
 //@ load_kv
-gs_mbar_wait(bars, KV_EMPTY, (round & 1) ^ 1);
+gs_mbar_wait(bars, KV_EMPTY, own == 0);
 const int first_row = slots[own + 6] + slots[own + 2] * @{TILE_N};
 const int left = slots[own + 7] - slots[own + 2] * @{TILE_N};
 const int kv_bar = left < @{TILE_N} ? MEND : KV_FULL;
 if (left < @{TILE_N}) {
   gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
-  if (leads)
-    slots[32] = 2 * @{PANELS}, slots[33] = 0, slots[34] = @{TILE_N}, slots[35] = left, slots[36] = KV_FULL;
+  if (leads) {
+    slots[32] = 2 * @{PANELS}, slots[33] = 0, slots[34] = @{TILE_N};
+    slots[35] = left, slots[36] = KV_FULL;
+  }
 }
 if (leads) {
   gs_mbar_expect(bars, kv_bar, 4 * K_TILE);
@@ -244,48 +260,68 @@ if (leads) {
 }
 
 //@ mender
-// Makes rows past the document's end zeros. slots 32 ...: panels, place, rows, rows of the document,
-// which barrier waits for the tile; -1: no more; -2, -3: that many cluster barriers less one.
+// Makes rows past the document's end zeros. slots 32 ...: panels, place, rows, rows of the
+// document, which barrier waits for the tile; -1: no more, -2: the next item's number, -3: the
+// item's end.
 for (int jobs = 0;; jobs++) {
   gs_mbar_wait(bars, MEND, jobs & 1);
   const int waits = slots[36];
   if (waits == -1) break;
   if (waits >= 0) {
-    const int rows = slots[34];
     for (int p = 0; p < slots[32]; p++)
-      gs_tile_zero<1>(tiles, slots[33] + p * rows * 64, rows, slots[35]);
+      gs_tile_zero<1>(tiles, slots[33] + p * slots[34] * 64, slots[34], slots[35]);
     gs_mbar_arrive_warp(bars, waits);
   }
-  @{MENDER_SYNC}
+  if (waits == -2) {
+    @{NUMBER}
+  }
+  @{MENDER_END}
   gs_mbar_arrive_warp(bars, MENDED);
 }
 
-//@ mender_sync
-for (int i = waits; i < -1; i++) GS_CLUSTER_SYNC();
+//@ number_alone
+if (GS_LANE == 0) slots[37] = gs_take(take, k_tiles[0] * @{KH}, (int)GS_NBLOCKS);
+
+//@ number_cluster
+// The blocks of a cluster have an item together, steps in turns; the first takes its number.
+if (GS_LANE == 0 && GS_CLUSTER_RANK == 0) {
+  const int got = gs_take(take, k_tiles[0] * @{KH}, (int)(GS_NBLOCKS / @{CLUSTER}));
+  GS_UNROLL
+  for (int c = 0; c < @{CLUSTER}; c++) GS_CLUSTER_PUT(number, c, 0, (f32)got);
+}
+GS_SYNCWARP();
+GS_CLUSTER_SYNC();
+
+//@ mender_end
+if (waits == -3) {
+  GS_CLUSTER_SYNC();
+  GS_CLUSTER_SYNC();
+}
 
 //@ turn_waiter
 // Says when the turn has come, with how many were before it, and whether it is the last, in slots
 // 24 ... and 28 ...
 @{KEYS_OF}
-int r = 0, parity = 0;
+int step = 0;
 for (int round = 0;; round++) {
   @{CLUSTER_SYNC}
   gs_mbar_wait(bars, KV_FULL, round & 1);
-  @{ITEM}
-  if (steps < 0) break;
-  for (int i = 0; i < steps; i++) {
-    const int t = @{RANK} + i * @{CLUSTER};
-    const int m = m_top - t / @{G}, head = kv * @{G} + t % @{G};
-    const int end = (m + 1) * @{TILE_Q} < n_q ? (m + 1) * @{TILE_Q} : n_q;
+  const int own = (round & 1) * 12;
+  if (slots[own] < 0) break;
+  for (int i = 0; i < slots[own]; i++, step++) {
+    const int t = @{RANK} + i * @{CLUSTER}, m = slots[own + 8] - t / @{G};
+    const int n_q = slots[own + 5], n_k = slots[own + 7];
     int from, to, other;
-    keys_of(m * @{TILE_Q} + n_k - n_q, n_q, n_k, doc, from, other);
-    keys_of(end - 1 + n_k - n_q, n_q, n_k, doc, other, to);
-    const int before = n - from / @{TILE_N};
-    gs_mbar_wait(bars, TURN_FREE + r, parity ^ 1);
-    if (before > 0) GS_TURN_WAIT(turn, head * q_tiles + tile0 + m, before);
-    if (GS_LANE == 0) slots[24 + r] = before, slots[28 + r] = n == to / @{TILE_N};
+    keys_of(m * @{TILE_Q} + n_k - n_q, n_q, n_k, slots[own + 3], from, other);
+    const int end = gs_within((m + 1) * @{TILE_Q}, 0, n_q);
+    keys_of(end - 1 + n_k - n_q, n_q, n_k, slots[own + 3], other, to);
+    const int before = slots[own + 2] - from / @{TILE_N};
+    const bool final = slots[own + 2] == to / @{TILE_N};
+    const int head = slots[own + 1] * @{G} + t % @{G}, r = step % 4;
+    gs_mbar_wait(bars, TURN_FREE + r, (step / 4 & 1) ^ 1);
+    if (GS_LANE == 0) slots[24 + r] = before, slots[28 + r] = final;
+    if (before > 0) GS_TURN_WAIT(turn, (i64)head * q_tiles + slots[own + 9] + m, before);
     gs_mbar_arrive_warp(bars, TURN + r);
-    if (++r == 4) r = 0, parity ^= 1;
   }
   gs_mbar_arrive_warp(bars, KV_EMPTY);
   @{CLUSTER_SYNC}
@@ -294,19 +330,19 @@ for (int round = 0;; round++) {
 
 //@ adder_turns
 // Passes the turn of what the consumers have added.
-int r = 0, parity = 0;
+int step = 0;
 for (int round = 0;; round++) {
   @{CLUSTER_SYNC}
   gs_mbar_wait(bars, KV_FULL, round & 1);
-  @{ITEM}
-  if (steps < 0) break;
-  for (int i = 0; i < steps; i++) {
-    const int t = @{RANK} + i * @{CLUSTER};
-    const int m = m_top - t / @{G}, head = kv * @{G} + t % @{G};
-    gs_mbar_wait(bars, TURN_DONE + r, parity);
-    GS_TURN_PASS(turn, head * q_tiles + tile0 + m, slots[24 + r] + 1);
+  const int own = (round & 1) * 12;
+  if (slots[own] < 0) break;
+  for (int i = 0; i < slots[own]; i++, step++) {
+    const int t = @{RANK} + i * @{CLUSTER}, r = step % 4;
+    const int head = slots[own + 1] * @{G} + t % @{G};
+    const i64 tile = (i64)head * q_tiles + slots[own + 9] + slots[own + 8] - t / @{G};
+    gs_mbar_wait(bars, TURN_DONE + r, step / 4 & 1);
+    GS_TURN_PASS(turn, tile, slots[24 + r] + 1);
     gs_mbar_arrive_warp(bars, TURN_FREE + r);
-    if (++r == 4) r = 0, parity ^= 1;
   }
   gs_mbar_arrive_warp(bars, KV_EMPTY);
   @{CLUSTER_SYNC}
@@ -314,18 +350,17 @@ for (int round = 0;; round++) {
 }
 
 //@ adder_bulk
-// Adds what the consumers have left in `sums`; lane 0 does it all, since a bulk group is a thread's.
+// Adds what the consumers have left in `sums`; lane 0 does it all, since a bulk group belongs to a
+// thread.
 int step = 0;
 for (int round = 0;; round++) {
   @{CLUSTER_SYNC}
   gs_mbar_wait(bars, KV_FULL, round & 1);
-  @{ITEM}
-  if (steps < 0) break;
-  for (int i = 0; i < steps; i++, step++) {
-    const int t = @{RANK} + i * @{CLUSTER};
-    const int m = m_top - t / @{G}, head = kv * @{G} + t % @{G}, r = step % 4;
-    const int left = n_q - m * @{TILE_Q}, rows = left < @{TILE_Q} ? left : @{TILE_Q};
-    const i64 place = (head * T + q0 + m * @{TILE_Q}) * @{DP};
+  const int own = (round & 1) * 12;
+  if (slots[own] < 0) break;
+  for (int i = 0; i < slots[own]; i++, step++) {
+    const int t = @{RANK} + i * @{CLUSTER}, m = slots[own + 8] - t / @{G};
+    const int head = slots[own + 1] * @{G} + t % @{G};
     gs_mbar_wait(bars, DQ_FULL, step & 1);
     @{ADD_SUMS}
   }
@@ -335,30 +370,33 @@ for (int round = 0;; round++) {
 }
 
 //@ add_sums_turns
+const int r = step % 4;
 gs_mbar_wait(bars, TURN + r, step / 4 & 1);
-const int before = slots[24 + r];
 if (slots[28 + r]) { // the consumers have done it
   gs_mbar_arrive_warp(bars, DQ_FREE);
 } else {
   if (GS_LANE == 0) {
+    const int count = gs_within(slots[own + 5] - m * @{TILE_Q}, 0, @{TILE_Q}) * @{DP};
+    const i64 place = (head * T + slots[own + 4] + m * @{TILE_Q}) * @{DP};
     gs_bulk_fence();
-    if (before == 0)
-      gs_bulk_store(dq_acc, place, sums, 0, rows * @{DP});
+    if (slots[24 + r] == 0)
+      gs_bulk_store(dq_acc, place, sums, 0, count);
     else
-      gs_bulk_add(dq_acc, place, sums, 0, rows * @{DP});
+      gs_bulk_add(dq_acc, place, sums, 0, count);
     gs_bulk_close();
     gs_bulk_wait_read<0>();
     gs_mbar_arrive(bars, DQ_FREE);
     gs_bulk_wait<0>();
     gs_bulk_fence();
   }
-  GS_TURN_PASS(turn, head * q_tiles + tile0 + m, before + 1);
+  GS_TURN_PASS(turn, (i64)head * q_tiles + slots[own + 9] + m, slots[24 + r] + 1);
 }
 gs_mbar_arrive_warp(bars, TURN_FREE + r);
 
 //@ add_sums_fast
 if (GS_LANE == 0) {
-  gs_bulk_add(dq_acc, place, sums, 0, rows * @{DP});
+  const int count = gs_within(slots[own + 5] - m * @{TILE_Q}, 0, @{TILE_Q}) * @{DP};
+  gs_bulk_add(dq_acc, (head * T + slots[own + 4] + m * @{TILE_Q}) * @{DP}, sums, 0, count);
   gs_bulk_close();
   gs_bulk_wait_read<0>();
   gs_mbar_arrive(bars, DQ_FREE);
@@ -376,50 +414,38 @@ for (int round = 0; @{CLUSTER} > 1; round++) {
 //@ cluster_sync
 GS_CLUSTER_SYNC();
 
-//@ say_number
-// The blocks of a cluster have an item together, steps in turns; the first takes its number.
-gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
-if (leads) {
-  slots[36] = -2;
-  gs_mbar_arrive(bars, MEND);
-}
-if (leads && GS_CLUSTER_RANK == 0) {
-  const int got = gs_take(take, k_tiles[0] * @{KH}, (int)(GS_NBLOCKS / @{CLUSTER}));
-  GS_UNROLL
-  for (int c = 0; c < @{CLUSTER}; c++) GS_CLUSTER_PUT(number, c, 0, (f32)got);
-}
-
 //@ consumer
 @{KEYS_OF}
 constexpr int HALF = @{TILE_Q} / 2; // accumulators a thread has of keys by queries
 const int w = GS_WARP / 4 - 1;
-const int key_half = @{SPLIT_D} ? 0 : 64 * w, column_half = @{SPLIT_D} ? 128 * w : 0;
+const int key_half = @{SPLIT_D} ? 0 : 64 * w, column_half = @{SPLIT_D} ? @{NDV} * w : 0;
 const f32 scale_2 = scale * 1.44269504f;
 int step = 0; // of all items: stages and parities follow from it
 for (int round = 0;; round++) {
   @{CLUSTER_SYNC}
   gs_mbar_wait(bars, KV_FULL, round & 1);
   const int own = (round & 1) * 12;
-  const int last = step + slots[own] - 1;
-  if (slots[own] < 0) break;
+  int left = slots[own];
+  if (left < 0) break;
   f32 dk_acc[@{NDV} / 2], dv_acc[@{NDV} / 2];
   GS_UNROLL
   for (int e = 0; e < @{NDV} / 2; e++) dk_acc[e] = dv_acc[e] = 0.0f;
-  if (step <= last) {
+  if (left > 0) {
     @{PLACE}
-    for (int begun = step; step <= last; step++) {
+    for (bool again = false; left > 0; left--, step++, again = true) {
       @{STEP}
       @{ADVANCE}
     }
     gs_wg_wait<0>(dk_acc);
-    gs_mbar_arrive_warp(bars, Q_EMPTY + last % @{STAGES_Q});
+    gs_mbar_arrive_warp(bars, Q_EMPTY + (step - 1) % @{STAGES_Q});
   }
   @{STORE}
 }
 
 //@ place
 // The query tile's first query in its document; head; queries and keys of the document.
-int m = (slots[own + 8] - @{RANK} / @{G}) * @{TILE_Q}, head = slots[own + 1] * @{G} + @{RANK} % @{G};
+int m = (slots[own + 8] - @{RANK} / @{G}) * @{TILE_Q};
+int head = slots[own + 1] * @{G} + @{RANK} % @{G};
 const int n_q = slots[own + 5], n_k = slots[own + 7], first_key = slots[own + 2] * @{TILE_N};
 
 //@ advance
@@ -471,16 +497,24 @@ gs_wg_store<@{NDV}>(dv, row * dv_ld + kv * @{D} + column_half, dv_ld, rows, @{D}
   @{HEAD_VALUES}
   const int shift = m + n_k - n_q; // qi of the tile's first query
   const int sq = step % @{STAGES_Q}, near_q = sq * @{TILE_Q}, sd = step % @{STAGES_DY};
-  @{BEGIN_SCORES}
+  @{BEGIN_X}
+#if @{PLAIN}
+  @{BEGIN_DP}
   gs_wg_wait<1>(x); // and for the dk of the step before
-  if (step > begun) gs_mbar_arrive_warp(bars, Q_EMPTY + (step - 1) % @{STAGES_Q});
+#else
+  gs_wg_wait<0>(x); // dP has no registers yet
+#endif
+  if (again) gs_mbar_arrive_warp(bars, Q_EMPTY + (step - 1) % @{STAGES_Q});
   @{SEES_ALL}
   @{WEIGHTS}
+#if !@{PLAIN}
+  @{BEGIN_DP}
+#endif
   gs_wg_open();
   gs_wg_product<@{NDV}, @{TILE_Q}, @{TILE_Q}, 1>(dv_acc, p, tiles, DY_AT + sd * Q_TILE,
                                                  column_half, 1);
   gs_wg_close();
-  gs_wg_wait<1>(dp);
+  gs_wg_wait<@{PLAIN}>(dp); // and, where registers are short, for dv and what p takes
   gs_wg_left<@{TYPE}, @{TILE_Q}> slopes;
   @{SLOPES}
   const int ds_at = DS_AT + (@{SPLIT_D} ? w : step & 1) * DS_TILE;
@@ -493,14 +527,17 @@ gs_wg_store<@{NDV}>(dv, row * dv_ld + kv * @{D} + column_half, dv_ld, rows, @{D}
   @{LEAVE_DQ}
 }
 
-//@ begin_scores
-f32 x[HALF], dp[HALF];
+//@ begin_x
+f32 x[HALF];
 gs_wg_new(x);
 gs_mbar_wait(bars, Q_FULL + sq, step / @{STAGES_Q} & 1);
 gs_wg_open();
 gs_wg_product<@{TILE_Q}, @{KD}, @{TILE_N}, 0, @{TILE_Q}, 0>(x, tiles, 0, key_half, tiles,
                                                      Q_AT + sq * Q_TILE, 0, 0);
 gs_wg_close();
+
+//@ begin_dp
+f32 dp[HALF];
 gs_wg_new(dp);
 gs_mbar_wait(bars, DY_FULL + sd, step / @{STAGES_DY} & 1);
 gs_wg_open();
@@ -509,7 +546,8 @@ gs_wg_product<@{TILE_Q}, @{KD}, @{TILE_N}, 0, @{TILE_Q}, 0>(dp, tiles, V_AT, key
 gs_wg_close();
 
 //@ begin_dq_dk
-const int part_row = @{TILE_Q} == 128 ? 64 * w : 0, part_column = @{TILE_Q} == 128 ? 0 : @{NDQ} * w;
+const int part_row = @{TILE_Q} == 128 ? 64 * w : 0;
+const int part_column = @{TILE_Q} == 128 ? 0 : @{NDQ} * w;
 f32 dq_part[@{NDQ} / 2];
 gs_wg_new(dq_part);
 gs_wg_open();
@@ -578,6 +616,7 @@ for (int e = 0; e < HALF; e++) {
   @{SCORE}
   const f32 all = gs_exp2(gs_fma(z, 1.44269504f, -near[near_q + gs_wg_column(e)]));
   weight[e] = x[e] == -GS_INF ? 0.0f : all;
+  GS_SYNCWARP(); // one after the other, for want of registers
 }
 gs_wg_left<@{TYPE}, @{TILE_Q}> p;
 gs_wg_round(p, weight);
@@ -592,6 +631,7 @@ for (int e = 0; e < HALF; e++) {
   const f32 dz = weight_e * (dp[e] - near[(@{STAGES_Q} + sd) * @{TILE_Q} + gs_wg_column(e)]);
   @{SLOPE}
   x[e] = x[e] == -GS_INF ? 0.0f : ds;
+  GS_SYNCWARP();
 }
 gs_wg_round(slopes, x);
 
@@ -634,8 +674,9 @@ if (slots[24 + step % 4] > 0) {
 }
 GS_UNROLL
 for (int e = 0; e < @{NDQ} / 2; e++) dq_part[e] = scale * dq_part[e];
-gs_wg_store<@{NDQ}>(dq, (i64)(slots[own + 4] + m + part_row) * dq_ld + head * @{D} + part_column, dq_ld,
-                    n_q - m - part_row, @{D} - part_column, dq_part);
+const i64 row = slots[own + 4] + m + part_row;
+gs_wg_store<@{NDQ}>(dq, row * dq_ld + head * @{D} + part_column, dq_ld, n_q - m - part_row,
+                    @{D} - part_column, dq_part);
 
 //@ add_dq_bulk
 gs_wg_put_lanes<@{NDQ}>(sums, 0, @{DP}, part_row, part_column, dq_part);

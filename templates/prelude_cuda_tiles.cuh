@@ -225,8 +225,9 @@ GS_FN void gs_tile_copy(T *s, int at, const T *x, i64 i, i64 ld, int n) {
 template <int COUNT, int THREADS> GS_FN void gs_line_copy(f32 *s, int at, const f32 *x, i64 i) {
   static_assert(COUNT % 4 == 0, "whole vectors");
   const unsigned to = (unsigned)__cvta_generic_to_shared(s + at);
+  const int tid = gs_afresh(GS_TID);
   GS_UNROLL for (int by = 0; by < COUNT / 4; by += THREADS) {
-    const int j = by + GS_TID;
+    const int j = by + tid;
     if (j < COUNT / 4) gs_copy_piece(to + (unsigned)j * 16u, x + i + 4 * j, true);
   }
 }

@@ -281,5 +281,8 @@ template <int N, class T>
 void gs_wg_put_turned(T *tile, int at, int rows, int first, int column, const gs_wg_left<T, N> &v);
 template <int N>
 void gs_wg_put_f32(f32 *tile, int at, int rows, int first, int column, const f32 (&acc)[N / 2]);
+template <int N>
+void gs_wg_put_lanes(f32 *to, int at, int width, int first, int column, const f32 (&acc)[N / 2]);
+int gs_wg_lane_place(int row, int column, int e);
 template <int N, class T>
 void gs_wg_store(T *y, i64 at, i64 ld, int rows, int columns, const f32 (&acc)[N / 2]);

@@ -2,6 +2,7 @@
 // block, to a group of lanes of a warp, or to one thread. ring: blocks persist, and pieces of rows
 // come to a ring of places in shared memory; a row's first piece is at place `from`, in its lap of
 // the ring `lap_from`; thread 0 begins the copy of piece `need` of row `next` into place `into`.
+// beside: rows of two kinds, the blocks of the one before those of the other.
 
 //@ block
 @{BANNER}
@@ -91,6 +92,22 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, @{BARRIER_FREE},
   const int lane = GS_TID % @{LANES};
   const bool live = @{ROW} < @{COUNT};
   @{BODY}
+}
+//@ beside
+@{BANNER}
+GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
+               @{PARAMS}) {
+  const int lane = GS_TID % @{LANES};
+  const i64 first = (@{COUNT} + @{ROWS} - 1) / @{ROWS};
+  if (GS_BID < first) {
+    const i64 @{ROW} = GS_BID * @{ROWS} + GS_TID / @{LANES};
+    const bool live = @{ROW} < @{COUNT};
+    @{BODY}
+  } else {
+    const i64 @{OTHER_ROW} = (GS_BID - first) * @{ROWS} + GS_TID / @{LANES};
+    const bool live = @{OTHER_ROW} < @{OTHER_COUNT};
+    @{OTHER_BODY}
+  }
 }
 //@ single
 @{BANNER}

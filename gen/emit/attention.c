@@ -39,8 +39,8 @@ static void need(att *a, const char *name) {
   emit_fail(e, 0, "the template attention needs a tensor '%s'", name);
 }
 
-static const char *const known[] = {"q", "k", "v", "y", "lse", "dy", "dq", "dk", "dv",
-                                    "cu_q", "cu_k", "scale"};
+static const char *const known[] = {"q",  "k",  "v",  "y",    "lse",  "dy",
+                                    "dq", "dk", "dv", "cu_q", "cu_k", "scale"};
 
 static bool is_known(const char *name) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -27,15 +27,15 @@ typedef enum att_leaf {
 typedef struct att {
   emit *e;
   kern k;
-  unit none;              /* its values have no rows */
-  int t, s, b, kv, g, d;  /* dims: T, S, B1, K, G, D */
+  unit none;                           /* its values have no rows */
+  int t, s, b, kv, g, d;               /* dims: T, S, B1, K, G, D */
   int64_t heads, kheads, groups, size; /* K*G, K, G, D */
-  gs_type type;           /* of q */
-  int leaf[LEAVES];       /* values; -1: nothing reads it */
-  bool *varies;           /* by value: differs between the pairs of a head and document */
+  gs_type type;                        /* of q */
+  int leaf[LEAVES];                    /* values; -1: nothing reads it */
+  bool *varies; /* by value: differs between the pairs of a head and document */
   int score, slope, first, last, sink; /* values; sink -1: none */
-  const char *dsink;      /* name of the result that is the gradient of the sink's logit */
-  bool is_plain;          /* the score is s itself, its slope dz */
+  const char *dsink; /* name of the result that is the gradient of the sink's logit */
+  bool is_plain;     /* the score is s itself, its slope dz */
   const char *head_values, *score_text, *slope_text, *keys; /* of the kernel being written */
 } att;
 
@@ -49,7 +49,7 @@ typedef struct att_kernel {
   gs_count grid;
   const char *tunables;
   const char *writes, *updates; /* temporaries, "delta,take": written; read and written */
-  gs_hole own[32];
+  gs_hole own[64];
   int nown;
   struct {
     const char *tensor;
@@ -62,6 +62,8 @@ typedef struct att_kernel {
 void att_lower(att *a); /* the closed forms, before the first kernel */
 void att_hole(att_kernel *x, const char *name, const char *text);
 void att_int(att *a, att_kernel *x, const char *name, int64_t value);
+/* The hole is filled with that piece of the file, when all holes are known; NULL: with nothing. */
+void att_piece(att *a, att_kernel *x, const char *name, const char *piece);
 void att_map(att_kernel *x, const char *tensor, gs_box box);
 const char *att_fill(att *a, const att_kernel *x, const char *piece); /* with its holes filled */
 void att_begin(att *a); /* a kernel: names and texts of its closed forms; att_write does it too */
@@ -71,7 +73,7 @@ void att_write(att *a, const att_kernel *x);
 int att_find(const att *a, const char *name); /* a bound tensor or a temporary; -1 */
 bool att_wants(const att *a, const char *result);
 int att_temp(att *a, const char *name, gs_type type, gs_count count);
-gs_count att_count(int64_t coef, int dim); /* coef * size of dim */
+gs_count att_count(int64_t coef, int dim);                    /* coef * size of dim */
 void att_sink(att *a, int64_t threads, const char *delta_at); /* the gradient of the sink's logit */
 
 /* ---- one file a family of templates ---- */

@@ -54,8 +54,8 @@ static att_kernel begin(att *a, const lanes *l, const char *piece, int64_t count
                   .grid = {.coef = count, .div = groups, .dims = (gs_dims)1 << dim},
                   .writes = "delta"};
   att_begin(a);
-  x.tunables = fmt(k, "threads=%d lanes=%d vec=%d chunks=%d", l->threads, l->lanes, l->vec,
-                   l->chunks);
+  x.tunables =
+      fmt(k, "threads=%d lanes=%d vec=%d chunks=%d", l->threads, l->lanes, l->vec, l->chunks);
   if (piece[0] == 'd' && piece[1] == 'q') x.writes = NULL;
   att_int(a, &x, "GROUPS", groups);
   att_int(a, &x, "LANES", l->lanes);
@@ -94,8 +94,10 @@ static void write_forward(att *a, const lanes *l) {
   att_hole(&x, "STORE_LSE",
            !att_wants(a, "lse")
                ? ""
-               : fmt(&a->k, "%sgs_put(lse, t * lse_ld + head, !inside ? 0.0f : total > 0.0f ? top "
-                     "+ gs_log(total) : -GS_INF);", l->lanes > 1 ? "if (lane == 0) " : ""));
+               : fmt(&a->k,
+                     "%sgs_put(lse, t * lse_ld + head, !inside ? 0.0f : total > 0.0f ? top "
+                     "+ gs_log(total) : -GS_INF);",
+                     l->lanes > 1 ? "if (lane == 0) " : ""));
   att_write(a, &x);
 }
 
@@ -122,8 +124,8 @@ static void write_dq(att *a, const lanes *l) {
 
 static const char *store_text(att *a, const lanes *l, const char *name) {
   if (!att_wants(a, name)) return "";
-  return fmt(&a->k, "gs_store<%d>(%s, j * %s_ld + (i64)kv * %lld + i, %s_v[c]);", l->vec, name, name,
-             (long long)a->size, name);
+  return fmt(&a->k, "gs_store<%d>(%s, j * %s_ld + (i64)kv * %lld + i, %s_v[c]);", l->vec, name,
+             name, (long long)a->size, name);
 }
 
 /* dk and dv, or dv alone, which needs neither v nor delta. */

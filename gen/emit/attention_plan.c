@@ -35,6 +35,7 @@ void att_plan(att *a, bool keys, int tile, int other) {
   att_hole(&x, "ROWS", keys ? "S" : "T");
   att_int(a, &x, "TILE", tile);
   att_int(a, &x, "OTHER", other);
+  att_int(a, &x, "COARSE", keys ? 3 : 0);
   att_hole(&x, "COST", att_fill(a, &x, keys ? "cost_of_keys" : "cost_of_queries"));
   att_hole(&x, "FALL", keys ? att_fill(a, &x, "fall_along") : "");
   att_write(a, &x);

@@ -1,5 +1,5 @@
-/* attention_text.c: the author's closed forms as statements of a template, and a piece of a template
- * with its holes filled as a kernel record.
+/* attention_text.c: the author's closed forms as statements of a template, and a piece of a
+ * template with its holes filled as a kernel record.
  *
  * requires: the programs of the instance (lua/gradsmith/attention.lua) over leaves named "@s".
  * keeps: what does not differ between pairs is computed once a head, in HEAD_VALUES. */
@@ -192,7 +192,7 @@ void att_begin(att *a) {
   kern *k = &a->k;
   kern_begin(k, a->e, &a->none);
   k->maps = GS_NEW_N(a->e->a, gs_box, a->e->nmems + 1);
-  k->var[a->kv] = "kv";
+  k->var[a->kv] = fmt(k, "(head / %lld)", (long long)a->groups);
   k->var[a->g] = fmt(k, "(head %% %lld)", (long long)a->groups);
   k->var[a->b] = "doc";
   for (int l = 0; l < LEAVES; l++) name_leaf(a, (att_leaf)l, leaf_names[l]);
@@ -215,6 +215,12 @@ void att_int(att *a, att_kernel *x, const char *name, int64_t value) {
   att_hole(x, name, fmt(&a->k, "%lld", (long long)value));
 }
 
+#define PIECE '\1' /* begins the text of a hole that is a piece's name */
+
+void att_piece(att *a, att_kernel *x, const char *name, const char *piece) {
+  att_hole(x, name, piece ? fmt(&a->k, "%c%s", PIECE, piece) : "");
+}
+
 void att_map(att_kernel *x, const char *tensor, gs_box box) {
   x->maps[x->nmaps].tensor = tensor;
   x->maps[x->nmaps++].box = box;
@@ -224,8 +230,10 @@ void att_map(att_kernel *x, const char *tensor, gs_box box) {
 static const char *common(att *a, const char *name) {
   const struct {
     const char *name, *text;
-  } texts[] = {{"TYPE", gs_type_name(a->type)}, {"HEAD_VALUES", a->head_values},
-               {"SCORE", a->score_text},        {"SLOPE", a->slope_text},
+  } texts[] = {{"TYPE", gs_type_name(a->type)},
+               {"HEAD_VALUES", a->head_values},
+               {"SCORE", a->score_text},
+               {"SLOPE", a->slope_text},
                {"KEYS", a->keys},
                {"DSINK", a->dsink}};
   const struct {
@@ -245,12 +253,11 @@ static const char *common(att *a, const char *name) {
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     if (strcmp(texts[i].name, name) == 0) return texts[i].text;
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-    if (strcmp(numbers[i].name, name) == 0)
-      return fmt(&a->k, "%lld", (long long)numbers[i].value);
+    if (strcmp(numbers[i].name, name) == 0) return fmt(&a->k, "%lld", (long long)numbers[i].value);
   return NULL;
 }
 
-enum { MAX_HOLES = 40, MAX_NESTED = 8 };
+enum { MAX_HOLES = 48, MAX_NESTED = 8 };
 
 /* The names of the holes in a text, each once. */
 static int holes_in(att *a, const char *text, size_t len, const char **names) {
@@ -272,7 +279,9 @@ static const char *fill(att *a, const att_kernel *x, const char *piece, int dept
 /* What fills a hole; NULL: nothing does, which the expansion reports. */
 static const char *hole_text(att *a, const att_kernel *x, const char *name, int depth) {
   for (int i = 0; i < x->nown; i++)
-    if (strcmp(x->own[i].name, name) == 0) return x->own[i].text;
+    if (strcmp(x->own[i].name, name) == 0)
+      return x->own[i].text[0] == PIECE ? fill(a, x, x->own[i].text + 1, depth + 1)
+                                        : x->own[i].text;
   const char *text = strcmp(name, "THREADS") == 0 ? fmt(&a->k, "%d", x->threads) : common(a, name);
   if (text || depth > MAX_NESTED) return text;
   char *lower_name = gs_arena_strdup(a->e->a, name);

@@ -98,11 +98,16 @@ static gs_status compile_units(emit *e, const gs_dump_sink *dump) {
   if (memory_bind(e) || schedule(e)) return e->status;
   share_in_place(e);
   if (wants(dump, "schedule")) dump_schedule(e, dump);
-  for (int k = 0; k < e->nunits && !e->status; k++) write_unit(e, e->units[k]);
+  for (int k = 0; k < e->nunits && !e->status; k++) {
+    if (k + 1 < e->nunits && write_beside(e, e->units[k], e->units[k + 1]))
+      k++;
+    else if (!e->status)
+      write_unit(e, e->units[k]);
+  }
   return e->status;
 }
 
-/* The author's own kernels, or skeletons that a layer may name with gs.template. */
+/* The author's own kernels, or those of gs.attention. */
 static gs_status write_body(emit *e) {
   if (e->pass->instance->cuda) return write_cuda(e);
   if (strcmp(e->pass->instance->body, "attention") == 0) return write_attention(e);

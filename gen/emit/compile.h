@@ -23,7 +23,8 @@ typedef struct gs_caps {
 const gs_caps *gs_caps_find(const char *arch);
 
 /* min(cap, ceil(coef * product of dims / div) + plus * product of plus_dims); dims as a set; cap 0
- * means none. Where `each` is not 0, of the one dim ceil(size / each) takes the place of its size. */
+ * means none. Where `each` is not 0, of the one dim ceil(size / each) takes the place of its size.
+ */
 typedef struct gs_count {
   int64_t coef, div, cap, each;
   gs_dims dims;

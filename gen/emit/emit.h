@@ -278,6 +278,7 @@ typedef struct geometry {
   bool carried;       /* column sums go to shared memory after every LONGEST_CHAIN rows */
   int64_t shared;     /* bytes of it that are not static */
   int ring;           /* places for pieces of rows in shared memory; 0: none */
+  int each;           /* of a ring: vectors that a thread has of a piece */
   int64_t part;       /* of a ring: vectors of the row that a block has */
 } geometry;
 /* What a kernel of rows asks for. */
@@ -349,7 +350,12 @@ typedef struct kern {
   int pass;      /* number of the loop over a row, 0 ... 7 */
   int nkept;
   const char *chunk; /* the text "[c]" that follows their names */
-  bool rows_apart;   /* a row's beginning is not to be joined with the places in it */
+  struct {
+    int value;
+    const char *text;
+  } edges[8]; /* the lane's element outside of vectors, loaded at the row's beginning */
+  int nedges;
+  bool rows_apart; /* a row's beginning is not to be joined with the places in it */
   const char *place; /* of a ring: where the vector in hand lies */
 } kern;
 
@@ -398,6 +404,9 @@ void row_bind(kern *k);         /* declares the other loop variables of the row 
 void row_values(kern *k, const int *roots, int n, int level);
 void row_bases(kern *k, const int *loads, int n); /* where the row of each lies */
 void row_store(kern *k, const store *st, const char *when);
+/* Loads 16 bits that are widened where they are used, so that nobody waits for them before that;
+ * when: a condition, or NULL: 0 elsewhere. The text of the value. */
+const char *late_load(kern *k, int v, const char *when);
 
 /* ---- fold.c: reductions by the author's own step and merge ---- */
 bool same_fold(const val *a, const val *b); /* components of one accumulation */
@@ -520,6 +529,14 @@ void add_kernel(kern *k, shape *s);
 /* The text of a piece with its holes filled; "" after a failure. */
 const char *expand_piece(emit *e, const shape *s, const gs_hole *holes, int n);
 
+/* ---- row.c, beside.c ---- */
+/* Plans a kernel of rows; false after a failure. Then what is done for one row. */
+bool row_begin(kern *k, plan *p, emit *e, unit *u);
+void row_inside(kern *k, plan *p);
+/* Two units of rows as one kernel, blocks of the one before those of the other; false, with nothing
+ * written, where they can't be. */
+bool write_beside(emit *e, unit *u, unit *other);
+
 /* ---- one file a template ---- */
 void write_map(emit *e, unit *u);
 void write_row(emit *e, unit *u);     /* UNIT_ROW, UNIT_COLUMNS with reductions or stores */
@@ -527,7 +544,7 @@ void write_columns(emit *e, unit *u); /* column sums alone */
 void write_all(emit *e, unit *u);
 void write_total(emit *e, unit *u); /* adds the parts */
 void write_sum_by(emit *e, unit *u);
-gs_status write_attention(emit *e); /* a layer whose body is templates/attention.cu */
+gs_status write_attention(emit *e); /* a pass of gs.attention: templates/attention_*.cu */
 gs_status write_cuda(emit *e);      /* a layer whose body is the author's (gs.cuda) */
 
 #endif

@@ -126,9 +126,9 @@ static void add_tables(kern *k, gs_text *t) {
 static const char *banner(kern *k, const shape *s) {
   emit *e = k->e;
   gs_text t = {0};
-  const char *head = fmt(k, "%s.%s, template %s (%s): %s", e->layer,
-                         s->once ? "batch" : pass_name(e->pass->kind), s->template_name, s->piece,
-                         s->tunables);
+  const char *head =
+      fmt(k, "%s.%s, template %s (%s): %s", e->layer, s->once ? "batch" : pass_name(e->pass->kind),
+          s->template_name, s->piece, s->tunables);
   add_comment(&t, head, strlen(head));
   head = fmt(k, "key: %s, %s", e->pass->key ? e->pass->key : "", e->caps->arch);
   if (!s->once) add_comment(&t, head, strlen(head));

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-  EACH = 2,             /* vectors that a thread has of a piece */
+  EACH = 2,             /* vectors that a thread has of a piece, or one */
   THREADS_LEAST = 128,  /* of a block */
   SPARE = 2,            /* pieces besides those of the row, at least */
   SHARED_OWN = 2 * 1024 /* bytes that are not of the ring */
@@ -25,13 +25,17 @@ static int64_t clusters_at_once(const emit *e, int64_t cluster) {
                       : n * 7 / 8 / cluster; /* not all groups are of whole clusters */
 }
 
-static bool fits(const emit *e, int64_t vectors, int64_t bytes, int64_t cluster, geometry *g) {
-  int64_t part = up(vectors, cluster), threads = up(up(part, LONGEST_CHAIN), 32) * 32;
-  if (threads < THREADS_LEAST) threads = THREADS_LEAST;
-  if (threads > e->caps->max_threads) return false;
-  int64_t piece = threads * EACH, pieces = up(part, piece);
+/* The fewest threads whose sums are no long chains. */
+static int64_t threads_least(int64_t vectors, int64_t cluster) {
+  int64_t threads = up(up(up(vectors, cluster), LONGEST_CHAIN), 32) * 32;
+  return threads < THREADS_LEAST ? THREADS_LEAST : threads;
+}
+
+static bool fits_so(const emit *e, int64_t vectors, int64_t bytes, int64_t cluster, int64_t threads,
+                    int64_t each, geometry *g) {
+  int64_t part = up(vectors, cluster), piece = threads * each, pieces = up(part, piece);
   int64_t slots = (e->caps->shared_per_block - SHARED_OWN) / (piece * bytes + 16);
-  if (slots < pieces + SPARE) return false;
+  if (threads > e->caps->max_threads || slots < pieces + SPARE) return false;
   if (slots > 4 * pieces) slots = 4 * pieces;
   *g = (geometry){.threads = (int)threads,
                   .lanes = (int)(threads * cluster),
@@ -43,8 +47,30 @@ static bool fits(const emit *e, int64_t vectors, int64_t bytes, int64_t cluster,
                   .apart = true,
                   .resident = true,
                   .ring = (int)slots,
+                  .each = (int)each,
                   .part = part};
   return true;
+}
+
+static bool fits(const emit *e, int64_t vectors, int64_t bytes, int64_t cluster, int64_t threads,
+                 geometry *g) {
+  for (int64_t each = EACH; each > 0; each--)
+    if (fits_so(e, vectors, bytes, cluster, threads, each, g)) return true;
+  return false;
+}
+
+/* Tunable: once, one and a half times (where there is room), twice as many threads as there must
+ * be. */
+static int64_t ring_threads(const emit *e, int64_t vectors, int64_t bytes, int64_t cluster) {
+  int64_t least = threads_least(vectors, cluster), by_default = least, legal[3], n = 0;
+  geometry any;
+  for (int64_t half = 2; half <= 4; half++) {
+    int64_t threads = up(least * half, 2 * 32) * 32;
+    if (!fits(e, vectors, bytes, cluster, threads, &any)) continue;
+    if (half == 3) by_default = threads;
+    legal[n++] = threads;
+  }
+  return tunable(e, "row", "ring_threads", by_default, legal, (int)n);
 }
 
 bool ring_row(const emit *e, int64_t vectors, int64_t registers, int64_t bytes, geometry *g) {
@@ -54,10 +80,12 @@ bool ring_row(const emit *e, int64_t vectors, int64_t registers, int64_t bytes, 
   geometry any;
   if (bytes == 0 || !two_rows_exceed(e, vectors, registers)) return false;
   for (int i = 0; i < 4; i++)
-    if (sizes[i] <= e->caps->max_cluster && fits(e, vectors, bytes, sizes[i], &any))
+    if (sizes[i] <= e->caps->max_cluster &&
+        fits(e, vectors, bytes, sizes[i], threads_least(vectors, sizes[i]), &any))
       legal[n++] = sizes[i];
   if (n == 0 || !tunable(e, "row", "ring", 1, either, 2)) return false;
-  return fits(e, vectors, bytes, tunable(e, "row", "cluster", legal[0], legal, n), g);
+  int64_t cluster = tunable(e, "row", "cluster", legal[0], legal, n);
+  return fits(e, vectors, bytes, cluster, ring_threads(e, vectors, bytes, cluster), g);
 }
 
 /* Whether a kept load lies along the row as bulk copies take it. */
@@ -85,7 +113,7 @@ int64_t ring_bytes(const kern *k, const plan *p) {
 /* ---- text ---- */
 
 static int64_t piece_of(const geometry *g) {
-  return (int64_t)g->threads * EACH;
+  return (int64_t)g->threads * g->each;
 }
 
 /* Where piece `need` of the row `next` lies, and the copies of it. */
@@ -165,10 +193,10 @@ bool ring_open(kern *k, const geometry *g, const space *s) {
   open_block(k, "for (int c = 0; c < %d; c++)", g->chunks);
   gs_text_add(&k->o, COMES);
   line(k, "GS_UNROLL");
-  open_block(k, "for (int b = 0; b < %d; b++)", EACH);
-  line(k, "const int j = (c * %d + b) * %d + GS_TID;", EACH, g->threads);
+  open_block(k, "for (int b = 0; b < %d; b++)", g->each);
+  line(k, "const int j = (c * %d + b) * %d + GS_TID;", g->each, g->threads);
   line(k, "const int i = %s(part_at + j) * %d;", s->shifted ? "head + " : "", s->vec);
-  line(k, "const int ring_at = ((to * %d + b) * %d + GS_TID) * %d;", EACH, g->threads, s->vec);
+  line(k, "const int ring_at = ((to * %d + b) * %d + GS_TID) * %d;", g->each, g->threads, s->vec);
   int64_t least = s->shifted ? s->vec - 1 : 0;
   const char *whole = g->part % piece ? fmt(k, "j < %lld", (long long)g->part) : "";
   bool last = s->shifted || g->part * g->cluster * s->vec != s->count;

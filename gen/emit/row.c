@@ -321,7 +321,7 @@ static bool gathers_last(kern *k, const plan *p) {
 }
 
 /* Everything that is done for one row. */
-static void write_one_row(kern *k, plan *p) {
+void row_inside(kern *k, plan *p) {
   unit *u = k->u;
   row_bind(k);
   load_next(k, p);
@@ -620,30 +620,37 @@ static const char *write_ahead(kern *k, plan *p) {
   return take_text(k);
 }
 
+bool row_begin(kern *k, plan *p, emit *e, unit *u) {
+  p->nroots = unit_values(u, p->roots);
+  unit_rows(e, u);
+  kern_begin(k, e, u);
+  kern_uses(k, p->roots, p->nroots);
+  plan_geometry(k, p);
+  if (is_grouped(&p->g)) k->live = "live";
+  return e->status == GS_OK;
+}
+
+/* What persistent blocks do before their rows. */
+static void write_sums(kern *k, plan *p, shape *sh) {
+  const char *live = k->live;
+  allocate_parts(k->e, k->u, p);
+  declare_columns(k, p);
+  k->live = NULL;
+  hold_same(k, p);
+  load_first(k, p);
+  k->live = live;
+  if (p->g.carried) line(k, "int since = 0;");
+  hole(sh, "SUMS", take_text(k));
+  if (p->g.ahead) hole(sh, "FETCH", write_ahead(k, p));
+}
+
 void write_row(emit *e, unit *u) {
   kern k;
   plan *p = GS_NEW(e->a, plan);
-  p->nroots = unit_values(u, p->roots);
-  unit_rows(e, u);
-  kern_begin(&k, e, u);
-  kern_uses(&k, p->roots, p->nroots);
-  plan_geometry(&k, p);
-  if (e->status) return;
-  if (is_grouped(&p->g)) k.live = "live";
   shape sh = {0};
-  if (u->ncolumns) {
-    allocate_parts(e, u, p);
-    declare_columns(&k, p);
-    const char *live = k.live;
-    k.live = NULL;
-    hold_same(&k, p);
-    load_first(&k, p);
-    k.live = live;
-    if (p->g.carried) line(&k, "int since = 0;");
-    hole(&sh, "SUMS", take_text(&k));
-    if (p->g.ahead) hole(&sh, "FETCH", write_ahead(&k, p));
-  }
   const char *copies = NULL;
+  if (!row_begin(&k, p, e, u)) return;
+  if (u->ncolumns) write_sums(&k, p, &sh);
   if (p->g.ring) {
     k.rows_apart = true;
     copies = ring_begin(&k, p);
@@ -651,7 +658,7 @@ void write_row(emit *e, unit *u) {
     load_first(&k, p);
     hole(&sh, "FIRST", take_text(&k));
   }
-  write_one_row(&k, p);
+  row_inside(&k, p);
   if (p->g.carried) carry_often(&k, p);
   const char *body = take_text(&k);
   if (copies) body = ring_finish(&k, body, copies);

@@ -100,6 +100,25 @@ static const char *row_value_name(kern *k, int v) {
   return unique(k, fmt(k, "r%d", ++k->counter));
 }
 
+const char *late_load(kern *k, int v, const char *when) {
+  const val x = k->e->vals[v];
+  int real = mem_real(k->e, x.mem);
+  const mem *m = &k->e->mems[real];
+  const char *name = unique(k, fmt(k, "%s_bits", m->name));
+  const char *place = place_text(k, x.mem, x.row, x.off);
+  line(k, "gs_packed<1, %s> %s = {};", gs_type_name(m->type), name);
+  line(k, when ? "if (%s) gs_fetch(%s, %s, %s);" : "%sgs_fetch(%s, %s, %s);", when ? when : "",
+       name, m->name, place);
+  k->reads[real] = true;
+  return fmt(k, "gs_most_of(%s)", name);
+}
+
+/* Where rows follow one another in a ring, the first loop over a row begins at once. */
+static bool is_late(const kern *k, const val *x) {
+  gs_type type = x->kind == VAL_LOAD ? k->e->mems[x->mem].type : GS_F32;
+  return k->rows_apart && x->kind == VAL_LOAD && (type == GS_BF16 || type == GS_F16);
+}
+
 void row_values(kern *k, const int *roots, int n, int level) {
   emit *e = k->e;
   bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
@@ -109,6 +128,10 @@ void row_values(kern *k, const int *roots, int n, int level) {
     if (!seen[v] || k->name[v] || x.level > level) continue;
     if (x.kind == VAL_LOAD) declare_base(k, x.mem, x.row, level);
     if (!is_row(k, x.deps) || x.kind == VAL_REDUCE || !wants_name(k, v)) continue;
+    if (is_late(k, &x)) {
+      k->name[v] = late_load(k, v, x.guard >= 0 ? bare_text(k, x.guard) : NULL);
+      continue;
+    }
     const char *text = bare_text(k, v), *name = row_value_name(k, v);
     line(k, "const %s %s = %s;", value_type(e, v), name, text);
     k->name[v] = name;

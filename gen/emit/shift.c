@@ -94,6 +94,26 @@ void declare_head(kern *k, const plan *p) {
   line(k, "const int head = (int)(-%s & %d);", base, s->vec - 1);
 }
 
+/* The lane's elements outside of vectors, of what several loops read. */
+static void load_edges(kern *k, const plan *p) {
+  space one = p->main;
+  const char *inside = fmt(k, "edge < %lld", (long long)one.count), *own = k->var[one.dim[0]];
+  one.vec = 1;
+  one.shifted = false;
+  k->s = &one;
+  k->flat = k->var[one.dim[0]] = "edge";
+  for (int i = 0; i < p->nheld && k->nedges < 8; i++) {
+    const val *x = &k->e->vals[p->held[i].value];
+    if (!p->held[i].twice || x->guard >= 0 || !is_shifted_access(k->e, x->mem, x->off, &p->main))
+      continue;
+    k->edges[k->nedges].value = p->held[i].value;
+    k->edges[k->nedges++].text = late_load(k, p->held[i].value, inside);
+  }
+  k->s = NULL;
+  k->flat = NULL;
+  k->var[one.dim[0]] = own;
+}
+
 /* And edge: the lane's element outside of vectors, if any. */
 void declare_shift(kern *k, const plan *p) {
   const space *s = &p->main;
@@ -102,6 +122,7 @@ void declare_shift(kern *k, const plan *p) {
   const char *lane = lane_name(&p->g);
   line(k, "const int edge = %s < head ? %s : %s + (%lld - head) / %d * %d;", lane, lane, lane,
        (long long)s->count, s->vec, s->vec);
+  load_edges(k, p);
 }
 
 /* What a loop does with the elements outside of vectors. */
@@ -115,7 +136,9 @@ void write_edges(kern *k, const loop *l) {
   int nkept = k->nkept;
   k->nkept = 0;
   open_block(k, "if (edge < %lld)", (long long)l->s.count);
+  for (int i = 0; i < k->nedges; i++) k->name[k->edges[i].value] = k->edges[i].text;
   write_step(k, &one->s, "edge", one->terms, one->nterms);
+  for (int i = 0; i < k->nedges; i++) k->name[k->edges[i].value] = NULL;
   close_block(k);
   k->nkept = nkept;
 }

@@ -36,7 +36,8 @@ static int core_program(lua_State *L) {
     if (d >= 0) may |= (gs_dims)1 << d;
   }
   if (v.shown & ~may) {
-    author_report(L, NULL, "the %s of a pair depends on %s; it may depend on %s", name,
+    const char *place = v.line ? lua_pushfstring(L, "%s:%d", v.file, v.line) : NULL;
+    author_report(L, place, "the %s of a pair depends on %s; it may depend on %s", name,
                   value_dims(L, v.shown), value_dims(L, may));
     return 0;
   }

@@ -133,8 +133,8 @@ bool dims_operand(lua_State *L, int i, gs_dims have, const char *what, gs_dims *
 bool read_option(lua_State *L, int i, const char *name, const char *what);
 
 /* ---- functions_table.c, functions_fold.c ---- */
-void table_functions(lua_State *L); /* into the table on top: table, bucket, rand */
-void fold_open(lua_State *L);       /* into the table on top, core: value, state, fold ... */
+void table_functions(lua_State *L);   /* into the table on top: table, bucket, rand */
+void fold_open(lua_State *L);         /* into the table on top, core: value, state, fold ... */
 void program_functions(lua_State *L); /* functions_program.c: into the same: leaf, program */
 
 /* ---- declare.c ---- */

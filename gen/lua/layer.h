@@ -31,7 +31,7 @@ typedef struct gs_drawn {
   int low_dim, high_dim; /* the size of that dim of the declaration instead, or -1 */
   int nalso;
   double also[GS_MAX_ALSO];
-  bool ascending; /* sorted in storage order */
+  bool ascending;  /* sorted in storage order */
   int offsets_dim; /* where pieces of that dim begin, from 0 on, and where the last ends; or -1 */
 } gs_drawn;
 
@@ -59,7 +59,7 @@ typedef struct gs_layer_decl {
   const bool *optional;        /* for each param: an option may leave it unread */
   bool is_kernel;              /* gs.kernel: no backward */
   bool is_derived;             /* backward = gs.derived */
-  const char *body;            /* gs.template, or NULL */
+  const char *body;            /* "attention", "cuda", or NULL */
   const char *cuda;            /* gs.cuda: the author's own kernels, or NULL */
   int cuda_line;               /* in the file: of the first line of that text */
 } gs_layer_decl;
@@ -118,9 +118,9 @@ struct gs_instance {
   gs_result *recomputed; /* outputs that backward can make again, by the name of the output */
   gs_id *saved_expr;     /* for each tensor of g with role SAVED or OUTPUT: the forward expression
                             that it stands for (indexed by tensor; 0 for others) */
-  const char *body; /* gs.template "NAME": the kernels come from templates/NAME.cu instead of the
-                       scheduler; NULL for ordinary layers */
-  int nprograms; /* above 0: matrix units read and make its gradients, in the layer's own type */
+  const char *body; /* "attention": the kernels come from templates/attention_*.cu; "cuda"; NULL:
+                       the scheduler makes them */
+  int nprograms;    /* above 0: matrix units read and make its gradients, in the layer's own type */
   gs_program *programs;
   const char *cuda; /* gs.cuda: the kernels are the author's own text; NULL for others */
   int cuda_line;
@@ -152,9 +152,9 @@ typedef struct gs_pass {
 } gs_pass;
 
 /* wanted: names of gradients ("dx"), and of recomputed outputs ("y"), which come in a BACKWARD pass
- * only; NULL means all gradients; "dr=dx": dr, which lies in the memory of dx. add: names of results to be added to memory.
- * Simplified and verified. Lives in the instance's arena. A TERMINAL pass may leave saved values
- * out, since nobody reads them. */
+ * only; NULL means all gradients; "dr=dx": dr, which lies in the memory of dx. add: names of
+ * results to be added to memory. Simplified and verified. Lives in the instance's arena. A TERMINAL
+ * pass may leave saved values out, since nobody reads them. */
 gs_status gs_layer_pass(gs_instance *i, gs_pass_kind kind, const char *const *wanted, int nwanted,
                         const char *const *add, int nadd, gs_pass **out, gs_error *err);
 

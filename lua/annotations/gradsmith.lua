@@ -50,7 +50,7 @@
 ---@field outer? string[] dims whose sizes are launch arguments; the first dim unless said
 ---@field outputs? table<string|integer, string|gs.Output> order and storage types of outputs
 ---@field inplace? table<string, string> a result may take the memory of a tensor
----@field body? gs.Parameter gs.template or gs.cuda: kernels that are not derived
+---@field body? gs.Parameter gs.cuda: kernels that are not derived
 ---@field forward fun(p: table): table p: parameters by name; returns outputs and `save = {...}`
 ---@field backward? gs.Backward|gs.Derived
 ---@field [string] any
@@ -67,7 +67,7 @@
 ---@field type? gs.Type without it the layer's storage type
 ---@field grad? boolean false: no gradient is asked for
 ---@field ascending? boolean checks draw sorted values
----@field offsets? gs.Dim checks draw where pieces of that dim begin, from 0 on, and the last one's end
+---@field offsets? gs.Dim checks draw where pieces of that dim begin, from 0, and the last one ends
 ---@field [integer] gs.Dim
 
 ---@class gs
@@ -92,15 +92,19 @@ function gs.kernel(name) end
 ---@field nk gs.Value
 ---@field head gs.Value
 
+---@alias gs.Score fun(s: gs.Value, i: gs.Pair, p: table): gs.Number
+---@alias gs.Slope fun(dz: gs.Value, s: gs.Value, i: gs.Pair, p: table, z: gs.Value): gs.Number
+---@alias gs.Keys fun(i: gs.Pair, p: table): gs.Number, gs.Number
+
 ---@class gs.AttentionSpec
 ---@field doc? string one line of mathematics
----@field score fun(s: gs.Value, i: gs.Pair, p: table): gs.Number what is exponentiated; s = scale·q·k
----@field dscore fun(dz: gs.Value, s: gs.Value, i: gs.Pair, p: table, z: gs.Value): gs.Number its gradient
----@field keys fun(i: gs.Pair, p: table): gs.Number, gs.Number the first and the last key a query sees
----@field sink_logit? fun(p: table): gs.Value? a parameter over { "K", "G" }: a logit without a value
+---@field score gs.Score what is exponentiated; s = scale·q·k
+---@field dscore gs.Slope the gradient of s from that of z = score(s, i, p)
+---@field keys gs.Keys the first and the last key that a query sees
+---@field sink_logit? fun(p: table): gs.Value? a parameter over { "K", "G" }: it has no value
 ---@field [string] any parameters of its own, over { "K", "G" } or, by document, { "B1" }; options
 
----Softmax attention over documents: `gs.attention "name" { score = ..., dscore = ..., keys = ... }`.
+---Softmax attention over documents: `gs.attention "name" { score = ..., dscore =, keys = }`.
 ---It has the dims T, S, B1, K, G, D and the inputs q, k, v, cu_q, cu_k, scale.
 ---@param name string
 ---@return fun(spec: gs.AttentionSpec): gs.Layer
@@ -150,11 +154,6 @@ function gs.step_scalar(value) end
 ---@param value number|{ [1]: number, values?: number[], also?: number[] }
 ---@return gs.Parameter
 function gs.option(value) end
-
----The kernels are templates/NAME.cu.
----@param name string
----@return gs.Parameter
-function gs.template(name) end
 
 ---The kernels are CUDA C of your own, checked against forward and backward.
 ---@param text string

@@ -15,6 +15,7 @@ local format = string.format
 
 local OWN = { score = true, dscore = true, keys = true, sink_logit = true }
 local DIMS = { "T", "S", "B1", "K", "G", "D" }
+local LOG2E = 1.4426950408889634
 local HIDDEN = -0x1p100 -- a score that is not seen: exact in f32, its exponential is 0
 
 -- ---- what the author says ----
@@ -29,7 +30,7 @@ local function common_params()
     k = declare.input { "S", "K", "D" },
     v = declare.input { "S", "K", "D" },
     cu_q = offsets "T", cu_k = offsets "S",
-    scale = declare.scalar { 1, range = { 0, 2 } }, -- above zero
+    scale = declare.scalar { 1, range = { 0.05, 2 } }, -- above zero
   }
 end
 
@@ -94,8 +95,11 @@ local function scores(l, p)
   return c
 end
 
+-- A logarithm as the kernels have it, in powers of two: rounded once more.
+local function in_twos(x) return f.round(x * LOG2E, "f32") / LOG2E end
+
 local function weights(c, lse)
-  return f.where(c.seen, f.exp(c.hidden_z - lse), 0)
+  return f.where(c.seen, f.exp(c.hidden_z - in_twos(lse)), 0)
 end
 
 -- The author's closed forms over leaves of their own, for the kernels.
@@ -122,16 +126,25 @@ local function name_of(p, sink)
   return "sinks"
 end
 
+-- A weight as the kernels round it: its exponential, before that is divided by their sum, so up to
+-- twice as far as the weight would be.
+local function rounded(w, t)
+  return f.round(f.round(3 * w, t) / 3, t)
+end
+
 local function forward(l)
   return function(p)
     local c = scores(l, p)
     local lse = f.logsumexp(c.hidden_z, "S")
-    if c.sink then lse = f.where(c.sees, c.sink + f.softplus(lse - c.sink), c.sink) end
+    if c.sink then
+      local both = f.join({ f.where(c.sees, lse, HIDDEN), c.sink }, "with_sink=2")
+      lse = f.logsumexp(both, "with_sink")
+    end
     local w = weights(c, c.sink and lse or f.where(c.sees, lse, 0))
     if not c.sink then lse = f.where(c.sees, lse, -math.huge) end
     tell_programs(l, p)
     return {
-      y = f.sum(f.round(w, p.v.type) * p.v, "S"),
+      y = f.sum(rounded(w, p.v.type) * p.v, "S"),
       save = { lse = f.where(c.inside, lse, 0) },
     }
   end
@@ -151,7 +164,8 @@ local function backward(l)
       v = f.sum(f.round(w, p.v.type) * d.y, { "T", "G" }),
     }
     if c.sink then
-      local lost = f.where(c.inside, f.exp(c.sink - s.lse) * delta, 0)
+      local share = f.exp(in_twos(c.sink) - in_twos(s.lse))
+      local lost = f.where(c.inside, share * delta, 0)
       grads[name_of(p, c.sink)] = -f.sum(lost, "T")
     end
     return grads
@@ -193,7 +207,9 @@ function attention.attention(name)
     if check_own(name, where, spec) then
       whole.forward, whole.backward = forward(l), backward(l)
     else
-      whole.forward, whole.backward = core.nothing, core.nothing
+      local nothing = core.nothing -- told already: what is made of it is silent
+      whole.forward = function() return { y = nothing } end
+      whole.backward = function() return { q = nothing, k = nothing, v = nothing } end
     end
     return layer(whole)
   end)

@@ -175,12 +175,8 @@ function declare.option(v)
                 tries = #tries > 0 and tries or values }
 end
 
-function declare.template(name)
-  if not is_name(name) then
-    core.report(nil, "gs.template wants the name of a file of templates/")
-  end
-  return mark { role = "template", value = tostring(name) }
-end
+-- Kernels from a family of templates: what gs.attention names.
+function declare.template(name) return mark { role = "template", value = name } end
 
 -- gs.cuda [[ ... ]]: kernels as CUDA C of the author's own.
 function declare.cuda(text)

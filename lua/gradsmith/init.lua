@@ -9,8 +9,7 @@ local names = core.part "names"
 local declare = core.part "declare"
 local composing = core.part "fuse"
 
-for _, name in ipairs { "input", "weight", "scalar", "step_scalar", "option", "template",
-  "cuda" } do
+for _, name in ipairs { "input", "weight", "scalar", "step_scalar", "option", "cuda" } do
   gs[name] = core.keep(declare[name])
 end
 gs.layer = core.keep(declare.layer)

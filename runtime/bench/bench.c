@@ -14,14 +14,15 @@
 enum { MAX_PAIRS = 16 };
 static const char *const pass_names[] = {"forward", "infer", "backward", "terminal"};
 
-/* "A=1,B=2" or "p:bf16,m:bf16" or "dx,dw", cut into names and texts. */
+/* "A=1,B=2" or "p:bf16,m:bf16" or "dx,dr=dx", cut into names and texts. */
 typedef struct pairs {
   char text[512];
   int n;
   const char *name[MAX_PAIRS], *value[MAX_PAIRS]; /* value: "" where there is none */
 } pairs;
 
-static gs_status cut(const char *text, pairs *p, gs_error *err) {
+/* within: what parts a name from its text. */
+static gs_status cut(const char *text, const char *within, pairs *p, gs_error *err) {
   char *save = NULL;
   p->n = 0;
   if (text && strlen(text) >= sizeof p->text)
@@ -29,7 +30,7 @@ static gs_status cut(const char *text, pairs *p, gs_error *err) {
   snprintf(p->text, sizeof p->text, "%s", text ? text : "");
   for (char *w = strtok_r(p->text, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
     if (p->n == MAX_PAIRS) return gs_fail(err, GS_ERR_USE, "'%s' has too many parts", text);
-    size_t k = strcspn(w, "=:");
+    size_t k = strcspn(w, within);
     p->value[p->n] = w[k] ? w + k + 1 : "";
     p->name[p->n++] = w;
     w[k] = 0;
@@ -60,9 +61,9 @@ static gs_status instantiate(gs_layer *l, const gs_bench_case *c, gs_type dtype,
   pairs dims, options, types;
   double values[MAX_PAIRS];
   gs_type storage[MAX_PAIRS];
-  gs_status st = cut(c->dims, &dims, err);
-  if (st == GS_OK) st = cut(c->options, &options, err);
-  if (st == GS_OK) st = cut(c->types, &types, err);
+  gs_status st = cut(c->dims, "=", &dims, err);
+  if (st == GS_OK) st = cut(c->options, "=", &options, err);
+  if (st == GS_OK) st = cut(c->types, ":", &types, err);
   if (st == GS_OK) st = read_sizes(gs_layer_declaration(l), &dims, m->sizes, err);
   if (st != GS_OK) return st;
   for (int i = 0; i < options.n; i++) values[i] = strtod(options.value[i], NULL);
@@ -88,7 +89,7 @@ gs_status gs_bench_make(gs_device *d, gs_tuned *t, const gs_bench_case *c, gs_ty
   gs_status st = gs_author_new(&m->author, err);
   if (st == GS_OK) st = gs_layer_open(m->author, file ? file : c->layer, &l, err);
   if (st == GS_OK) st = instantiate(l, c, dtype, m, err);
-  if (st == GS_OK) st = cut(c->wanted, &wanted, err);
+  if (st == GS_OK) st = cut(c->wanted, "", &wanted, err); /* "dr=dx" is one word */
   if (st == GS_OK)
     st = gs_layer_pass(m->instance, c->pass, c->wanted ? wanted.name : NULL,
                        c->wanted ? wanted.n : 0, NULL, 0, &m->pass, err);
@@ -242,7 +243,7 @@ static gs_status run_head(gs_device *d, gs_meter *m, const gs_bench_case *c, gs_
                           gs_bench_row *r, gs_error *err) {
   pairs dims;
   int64_t size[3] = {0};
-  gs_status st = cut(c->dims, &dims, err);
+  gs_status st = cut(c->dims, "=", &dims, err);
   for (int i = 0; st == GS_OK && i < dims.n; i++)
     for (int k = 0; k < 3; k++)
       if (strncmp(dims.name[i], &"THV"[k], 1) == 0) size[k] = strtoll(dims.value[i], NULL, 10);

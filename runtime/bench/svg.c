@@ -29,6 +29,7 @@ static axes axes_of(const gs_bench *b) {
     const gs_bench_row *r = &b->rows[i];
     if (!has_point(r)) continue;
     a.x0 = fmin(a.x0, floor(log10(r->flops / r->bytes)));
+    a.x1 = fmax(a.x1, ceil(log10(r->flops / r->bytes)));
     a.y0 = fmin(a.y0, floor(log10(r->flops / r->t.median)));
   }
   return a;
@@ -82,13 +83,12 @@ static void points(const gs_bench *b, const axes *a, gs_text *t) {
 
 void gs_bench_svg(const gs_bench *b, gs_text *t) {
   axes a = axes_of(b);
-  gs_text_printf(
-      t,
-      "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
-      "font-family='sans-serif' font-size='12'>\n"
-      "<rect width='100%%' height='100%%' fill='white'/>\n"
-      "<text x='%d' y='24' font-size='15'>%s: memory-bound kernels, protocol %d</text>\n",
-      WIDTH, HEIGHT, LEFT, b->about.name, GS_MEASURE_PROTOCOL);
+  gs_text_printf(t,
+                 "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
+                 "font-family='sans-serif' font-size='12'>\n"
+                 "<rect width='100%%' height='100%%' fill='white'/>\n"
+                 "<text x='%d' y='24' font-size='15'>%s: kernels, protocol %d</text>\n",
+                 WIDTH, HEIGHT, LEFT, b->about.name, GS_MEASURE_PROTOCOL);
   grid(&a, t);
   roof(b, &a, t);
   points(b, &a, t);

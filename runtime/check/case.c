@@ -232,8 +232,8 @@ static double draw_real(gs_rng *r, gs_mood mood) {
 
 /* How an integer tensor is used decides which values are legal. */
 typedef struct int_use {
-  int64_t below;    /* an index along a dim of this size; 0: not an index */
-  bool is_guarded;  /* read only where a condition holds: an ignored value may stand elsewhere */
+  int64_t below;   /* an index along a dim of this size; 0: not an index */
+  bool is_guarded; /* read only where a condition holds: an ignored value may stand elsewhere */
 } int_use;
 
 static bool reads(const gs_graph *g, gs_id id, int tensor) {
@@ -290,8 +290,8 @@ static int by_value(const void *a, const void *b) {
 static void draw_offsets(const gs_case *c, int64_t n, double *v, int64_t count, gs_rng *r) {
   bool whole = c->alike || gs_rng_below(r, 3);
   for (int64_t i = 0; i < count; i++)
-    v[i] = c->alike ? (double)(n * i / (count > 1 ? count - 1 : 1))
-                    : (double)gs_rng_below(r, n + 1);
+    v[i] =
+        c->alike ? (double)(n * i / (count > 1 ? count - 1 : 1)) : (double)gs_rng_below(r, n + 1);
   qsort(v, (size_t)count, sizeof *v, by_value);
   if (count) v[0] = 0;
   if (whole && count > 1) v[count - 1] = (double)n;

@@ -43,8 +43,7 @@ static gs_status next_token(generator *g, const int32_t *ids, int64_t n, int32_t
   if (s) return s;
   memcpy(g->ids, ids, (size_t)n * sizeof *ids);
   int32_t cu[2] = {0, (int32_t)n};
-  gs_batch b = {
-      .id = g->ids, .position = g->position, .cu = cu, .documents = 1, .last = n - 1};
+  gs_batch b = {.id = g->ids, .position = g->position, .cu = cu, .documents = 1, .last = n - 1};
   s = gs_step_run(g->step, &b, 0, 1, NULL, err);
   if (!s) s = gs_step_logits(g->step, g->logits, err);
   if (s) return s;

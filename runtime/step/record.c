@@ -222,7 +222,8 @@ static bool same_once(const gs_record *r, const gs_act *a, const gs_act *b, int 
   return true;
 }
 
-/* Takes the temporaries of an earlier action with the same kernels of a batch, and leaves these out.
+/* Takes the temporaries of an earlier action with the same kernels of a batch, and leaves these
+ * out.
  */
 static void share_once(gs_record *r, int at) {
   gs_act *a = &r->acts[at];

@@ -45,8 +45,9 @@ typedef struct gs_step_result {
 } gs_step_result;
 
 /* Runs the step. TRAIN: with learning rate lr, as update number `update` (from 1). An id, label,
- * position or beginning of a document out of range is GS_ERR_INPUT naming position and value, before anything runs. A
- * batch without labels runs nothing. A loss that is not finite is GS_ERR_CHECK. */
+ * position or beginning of a document out of range is GS_ERR_INPUT naming position and value,
+ * before anything runs. A batch without labels runs nothing. A loss that is not finite is
+ * GS_ERR_CHECK. */
 gs_status gs_step_run(gs_step *s, const gs_batch *b, double lr, int64_t update, gs_step_result *out,
                       gs_error *err);
 /* The logits of the last run, as f32: [tokens, vocab], or [vocab] for INFER, with the model's scale

@@ -52,7 +52,8 @@ static gs_status read_data(gs_trainer *t, gs_error *err) {
   st = gs_dataset_read(s->eval, t->tokenizer, (int)s->seq, &t->eval, err);
   if (!st && t->eval.n == 0)
     st = gs_fail(err, GS_ERR_INPUT, "%s: there is no sample in it", s->eval);
-  if (!st) st = gs_pack_rows(&t->eval, NULL, (int)s->seq, 0, pad_id(t->tokenizer), &t->eval_rows, err);
+  if (!st)
+    st = gs_pack_rows(&t->eval, NULL, (int)s->seq, 0, pad_id(t->tokenizer), &t->eval_rows, err);
   return st;
 }
 

@@ -390,7 +390,8 @@ int cuLaunchKernel(gs_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsi
                    void **extra);
 
 int cuLaunchKernelEx(const gs_cu_launch *l, gs_cu_function f, void **params, void **extra) {
-  return cuLaunchKernel(f, l->gx, l->gy, l->gz, l->bx, l->by, l->bz, l->shared, l->s, params, extra);
+  return cuLaunchKernel(f, l->gx, l->gy, l->gz, l->bx, l->by, l->bz, l->shared, l->s, params,
+                        extra);
 }
 
 int cuLaunchKernel(gs_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,

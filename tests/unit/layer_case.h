@@ -64,7 +64,7 @@ static inline void fill_integers(layer_case *c, const char *name, double *v, siz
   bool offsets = drawn && drawn->offsets_dim >= 0; /* where pieces of alike lengths begin */
   if (offsets) size = c->sizes[drawn->offsets_dim];
   for (size_t k = 0; k < n; k++)
-    v[k] = offsets                        ? (double)(size * (int64_t)k / (n > 1 ? (int64_t)n - 1 : 1))
+    v[k] = offsets                      ? (double)(size * (int64_t)k / (n > 1 ? (int64_t)n - 1 : 1))
            : ignored != 0 && k % 4 == 1 ? ignored
                                         : (double)below(&c->seed, size);
 }

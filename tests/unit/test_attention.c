@@ -130,8 +130,8 @@ static double at(run *r, const char *name, int64_t i) {
 
 /* Of the row of a tensor, the same whatever batch it stands in: by document and row there. */
 static double drawn(int tensor_, int document, int64_t row, int64_t i) {
-  uint64_t s = (uint64_t)tensor_ * 1000003u + (uint64_t)document * 7919u +
-               (uint64_t)row * 104729u + (uint64_t)i;
+  uint64_t s = (uint64_t)tensor_ * 1000003u + (uint64_t)document * 7919u + (uint64_t)row * 104729u +
+               (uint64_t)i;
   for (int k = 0; k < 3; k++) s = (s ^ s >> 29) * 0xbf58476d1ce4e5b9u;
   return (double)(s >> 11) * 0x1p-52 - 1;
 }
@@ -350,8 +350,10 @@ static void alone_holds(const kernels *k, const batch *b) {
   freed(&all);
 }
 
-static const batch odd = {.documents = 8, .n_q = {1, 0, 63, 65, 5, 127, 0, 129},
-                          .n_k = {1, 0, 63, 65, 0, 127, 9, 129}, .past = 70};
+static const batch odd = {.documents = 8,
+                          .n_q = {1, 0, 63, 65, 5, 127, 0, 129},
+                          .n_k = {1, 0, 63, 65, 0, 127, 9, 129},
+                          .past = 70};
 static const batch crossed = {
     .documents = 4, .n_q = {70, 3, 130, 40}, .n_k = {30, 200, 129, 0}, .past = 3};
 

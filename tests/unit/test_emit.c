@@ -442,8 +442,9 @@ Test(text, sums_of_the_same_rows_share_a_kernel) {
   drop(&m);
   /* sums along memory: of each row first, both at once */
   m = make(GS_TEST_DIR "/layers/emit/groupnorm_like.lua", GS_PASS_BACKWARD, "sm_90a", 24, 256, 0);
-  cr_assert_eq(m.l->nkernels, 4);
-  says(&m.l->kernels[1], "vec=8");
+  cr_assert_eq(m.l->nkernels, 3);
+  says(&m.l->kernels[0], "template row (beside)"); /* and the rows of dx */
+  says(&m.l->kernels[0], "vec=8");
   drop(&m);
 }
 
@@ -550,6 +551,21 @@ Test(text, reductions_follow_the_halves_of_what_is_stored) {
   says(&m.l->kernels[0], "lanes=8 ");
   cr_expect_eq(count(m.l->kernels[0].text, "gs_fetch(x_v"), 2);
   cr_expect_eq(count(m.l->kernels[0].text, "gs_load<8>(x_v"), 0);
+  drop(&m);
+}
+
+/* The heads of two tensors, which nothing binds together, are rows of one kernel. */
+Test(text, rows_of_two_kinds_share_a_kernel) {
+  int64_t sizes[GS_MAX_DIMS] = {7};
+  made m = make("qk_norm_rope", GS_PASS_FORWARD, "sm_90a", 6, 5, 128);
+  cr_assert_eq(m.l->nkernels, 2, "neither number of rows is a multiple of a block's");
+  drop(&m);
+  m = make("qk_norm_rope", GS_PASS_FORWARD, "sm_90a", 32, 8, 128);
+  cr_assert_eq(m.l->nkernels, 1);
+  says(&m.l->kernels[0], "template row (beside)");
+  says(&m.l->kernels[0], "const bool live = row < T * 32;");
+  says(&m.l->kernels[0], "const bool live = row < T * 8;");
+  cr_expect_eq(gs_count_value(&m.l->kernels[0].grid, sizes), 14 + 4); /* 16 rows a block */
   drop(&m);
 }
 

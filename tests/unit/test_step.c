@@ -26,16 +26,16 @@ typedef struct rig {
 } rig;
 
 /* A model with adapters whose A and B are random. */
-static rig open_rig(const char *targets, bool checked) {
+static rig open_typed(const char *targets, bool checked, gs_type type) {
   rig g = {0};
   gs_lora lora;
   int n;
   gs_device_options o = {.checked = checked};
   must(gs_device_open("emu", &o, &g.d, &err), &err);
-  must(gs_model_open(g.d, dir, GS_F32, &g.m, &err), &err);
+  must(gs_model_open(g.d, dir, type, &g.m, &err), &err);
   must(gs_lora_parse(targets, &lora, &err), &err);
   const gs_module *modules = gs_model_modules(g.m, &n);
-  must(gs_params_new(g.d, modules, n, &lora, GS_F32, 5, &g.p, &err), &err);
+  must(gs_params_new(g.d, modules, n, &lora, type, 5, &g.p, &err), &err);
   float *v = calloc((size_t)gs_params_count(g.p), sizeof *v);
   for (int i = 0; i < gs_params_ntensors(g.p); i++) {
     int64_t at;
@@ -47,6 +47,10 @@ static rig open_rig(const char *targets, bool checked) {
   return g;
 }
 
+static rig open_rig(const char *targets, bool checked) {
+  return open_typed(targets, checked, GS_F32);
+}
+
 static void close_rig(rig *g) {
   gs_params_free(g->p);
   gs_model_close(g->m);
@@ -54,7 +58,11 @@ static void close_rig(rig *g) {
 }
 
 static gs_batch batch_of(const tiny_row *r) {
-  return (gs_batch){.id = r->id, .label = r->label, .position = r->position, .cu = r->cu, .documents = r->documents};
+  return (gs_batch){.id = r->id,
+                    .label = r->label,
+                    .position = r->position,
+                    .cu = r->cu,
+                    .documents = r->documents};
 }
 
 static gs_step *make_step(const rig *g, gs_step_mode mode, int64_t tokens, bool no_reuse) {
@@ -324,6 +332,38 @@ Test(step, values_out_of_range_are_named) {
   bad.cu[1] = 10;
   expect_refusal(s, &bad, "document 1", "10");
   gs_step_free(s);
+  close_rig(&g);
+}
+
+/* What hangs on the batch alone is made once and shared by all layers: attention's lists of tiles.
+ * Its memory lives until the last of them; nothing else may lie there in between. */
+Test(step, what_a_batch_needs_is_made_once) {
+  tiny t = tiny_default();
+  t.dim = 8, t.layers = 3; /* heads that fit tiles */
+  tiny_write(dir, &t, 9);
+  rig g = open_typed("r=2,alpha=2,targets=all", false, GS_BF16);
+  tiny_row row = {.n = 0};
+  tiny_document(&row, 7, 37);
+  tiny_document(&row, 20, 37);
+  float *grad[2];
+  for (int no_reuse = 0; no_reuse < 2; no_reuse++) {
+    gs_step *s = make_step(&g, GS_STEP_GRADIENT, row.n, no_reuse);
+    const gs_record *r = gs_step_record(s);
+    int made = 0, shared = 0;
+    for (int i = 0; i < r->nacts; i++) {
+      const gs_act *a = &r->acts[i];
+      if (a->kind != GS_ACT_LAUNCH || !a->routine->code.list->kernels[0].once) continue;
+      made += a->had == 0;
+      shared += a->had == 1;
+    }
+    cr_assert(made == 2 && shared == 4, "%d made, %d shared", made, shared);
+    run(s, &row);
+    grad[no_reuse] = read_all(&g, GS_GRAD);
+    gs_step_free(s);
+  }
+  size_t n = (size_t)gs_params_count(g.p);
+  cr_assert(memcmp(grad[0], grad[1], n * sizeof(float)) == 0);
+  free(grad[0]), free(grad[1]);
   close_rig(&g);
 }
 
