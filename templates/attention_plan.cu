@@ -134,11 +134,27 @@ const int mine = @{THREADS} - 1 - GS_TID;
 int own = 0;
 for (int i = 0; i < tiles; i++) own += ((int)gs_geti(costs, i) + round_up) >> coarse == mine;
 @{SUM_BEFORE}
-int to_place = before;
-for (int i = 0; own > 0 && i < tiles; i++) {
-  if (((int)gs_geti(costs, i) + round_up) >> coarse != mine) continue;
-  @{FIND}
-  gs_puti(@{LIST}, 1 + 2 * (i64)to_place, doc);
-  gs_puti(@{LIST}, 2 + 2 * (i64)to_place, index);
-  to_place++;
+scan[2 * @{THREADS} + GS_TID] = before; // where the next tile of the thread's class goes
+for (int i0 = 0; i0 < tiles; i0 += @{THREADS}) {
+  const int i = i0 + GS_TID, n = tiles - i0 < @{THREADS} ? tiles - i0 : @{THREADS};
+  const int one = i < tiles ? ((int)gs_geti(costs, i) + round_up) >> coarse : @{THREADS};
+  const int owner = @{THREADS} - 1 - one; // the thread that has its class
+  GS_SYNC();
+  scan[GS_TID] = owner;
+  GS_SYNC();
+  int ahead = 0, behind = 0; // of its class, among those looked at together
+  for (int j = 0; j < n; j++) {
+    const bool same = scan[j] == owner;
+    ahead += same && j < GS_TID;
+    behind += same && j > GS_TID;
+  }
+  const int to_place = i < tiles ? scan[2 * @{THREADS} + owner] + ahead : 0;
+  GS_SYNC();
+  if (i < tiles) {
+    if (behind == 0) scan[2 * @{THREADS} + owner] = to_place + 1;
+    @{FIND}
+    gs_puti(@{LIST}, 1 + 2 * (i64)to_place, doc);
+    gs_puti(@{LIST}, 2 + 2 * (i64)to_place, index);
+  }
 }
+GS_SYNC();

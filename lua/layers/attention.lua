@@ -1,5 +1,6 @@
 -- attention: softmax attention over packed documents; G query heads share each of K heads of keys.
 -- Positions count from the document's first key; its last query stands at its last key.
+-- scale is above 0.
 --
 -- causal: keys up to the query. window: only the last `window` of these. cap: s becomes
 -- cap·tanh(s/cap). alibi: slopes·(key - query) is added, a slope for each head. sink: a logit for
