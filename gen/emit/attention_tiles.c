@@ -283,12 +283,25 @@ static void main_sm80(att *a, const tiles *t, const sums *q) {
 
 /* ---- backward, wgmma ---- */
 
+static bool reads_memory(const emit *e, int v) {
+  const val *x = &e->vals[v];
+  bool reads = x->kind == VAL_LOAD;
+  for (int i = 0; i < x->nargs; i++) reads |= reads_memory(e, x->arg[i]);
+  return reads;
+}
+
+/* Whether a query sees from the document's first key to one that is known without memory: else
+ * registers go to it. */
+static bool has_simple_keys(const att *a) {
+  return a->e->vals[a->first].kind == VAL_CONST && !reads_memory(a->e, a->last);
+}
+
 static tiles hopper_backward_sizes(const att *a) {
   static const int64_t clusters[] = {1, 2};
   tiles t = {.dp = (int)round_up(a->size, 16), .m = 64, .n = 128, .blocks = 1, .threads = 384};
   t.stages = 2;
   t.q_stages = a->size <= 128 ? 3 : 2;
-  if (a->size <= 64 && a->is_plain) t.m = 128;
+  if (a->size <= 64 && a->is_plain && has_simple_keys(a) && !is_fast(a)) t.m = 128;
   if (a->size > 128 || (a->size > 64 && !a->is_plain)) t.n = 64;
   /* Few items: S 4096 of 4 heads are one a processor. */
   int by_default = a->kheads <= 4 && a->size > 64 && a->size <= 128 ? 2 : 1;

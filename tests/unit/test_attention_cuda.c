@@ -13,7 +13,7 @@ enum { MOST = 64 };
 typedef struct variant {
   gs_type type;
   int64_t K, G, D;
-  bool own; /* with a score of its own, a window, a sink */
+  int noptions, first; /* of the options below: how many, from which on */
 } variant;
 
 static int add_passes(gs_instance *in, const gs_caps *caps, const gs_kernel **all, int n) {
@@ -30,8 +30,8 @@ static int add_passes(gs_instance *in, const gs_caps *caps, const gs_kernel **al
 }
 
 static void compile_all(const char *arch, const variant *v, int nv) {
-  static const char *const names[] = {"window", "cap", "alibi", "sink", "fast_dq"};
-  static const double values[] = {40, 2.5, 1, 1, 1};
+  static const char *const names[] = {"window", "cap", "alibi", "sink", "fast_dq", "prefix"};
+  static const double values[] = {40, 2.5, 1, 1, 1, 1};
   gs_error e;
   gs_device *d;
   gs_device_options o = {.compile_jobs = 2};
@@ -50,7 +50,9 @@ static void compile_all(const char *arch, const variant *v, int nv) {
   for (int i = 0; i < nv; i++) {
     int64_t sizes[GS_MAX_DIMS] = {-1, -1, -1, v[i].K, v[i].G, v[i].D};
     gs_choice c = {.dtype = v[i].type, .sizes = sizes};
-    if (v[i].own) c.noptions = 5, c.option_names = names, c.option_values = values;
+    c.noptions = v[i].noptions;
+    c.option_names = names + v[i].first;
+    c.option_values = values + v[i].first;
     cr_assert_eq(gs_layer_instantiate(l, &c, &in[i], &e), GS_OK, "%s", e.message);
     n = add_passes(in[i], gs_caps_find(arch), all, n);
   }
@@ -66,7 +68,11 @@ static void compile_all(const char *arch, const variant *v, int nv) {
   gs_device_close(d);
 }
 
-static const variant usual[] = {{GS_BF16, 8, 4, 128, false}, {GS_F16, 3, 3, 64, true}};
+static const variant usual[] = {{GS_BF16, 8, 4, 128, 0, 0}, {GS_F16, 3, 3, 64, 5, 0}};
+/* More of what has tiles of its own: a window, sums for dq in any order, a prefix; a block pair. */
+static const variant hopper[] = {{GS_BF16, 8, 4, 128, 0, 0}, {GS_F16, 3, 3, 64, 5, 0},
+                                 {GS_BF16, 8, 8, 64, 1, 0},  {GS_BF16, 2, 2, 64, 1, 4},
+                                 {GS_F16, 2, 2, 64, 1, 5},   {GS_BF16, 4, 7, 128, 0, 0}};
 
 #define COMPILES(arch, variants)                                                                   \
   Test(attention_cuda, arch, .timeout = 300) {                                                     \
@@ -74,6 +80,6 @@ static const variant usual[] = {{GS_BF16, 8, 4, 128, false}, {GS_F16, 3, 3, 64, 
   }
 COMPILES(sm_80, usual)
 COMPILES(sm_89, usual)
-COMPILES(sm_90a, usual)
+COMPILES(sm_90a, hopper)
 COMPILES(sm_100a, usual)
 COMPILES(sm_120a, usual)
