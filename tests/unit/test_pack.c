@@ -88,7 +88,8 @@ Test(pack, random_documents) {
         order[k] = i;
       }
     }
-    cr_assert_eq(gs_pack_rows(&d, order, seq, 0, -7, &p, &err), GS_OK, "seed %u: %s", seed, err.message);
+    cr_assert_eq(gs_pack_rows(&d, order, seq, 0, -7, &p, &err), GS_OK, "seed %u: %s", seed,
+                 err.message);
     int *row_of = calloc((size_t)n + 1, sizeof *row_of);
     for (int i = 0; i < n; i++) row_of[i] = -1;
     for (int k = 0; k < p.nrows; k++) check_row(&p.row[k], &d, seq, -7, row_of, k);
