@@ -87,7 +87,8 @@ static double own_rounding(const gs_node *n, const op_row *row, double y, double
 
 void map_bound(const gs_graph *g, const gs_node *n, const double *x, const double *e, bool exact,
                double *v, double *err) {
-  double y = map_value(g, n, x), bound = exact ? 0 : map_error(g, n, x, e, y);
+  bool hands_on = !exact || n->op == GS_OP_EXP; /* exp rounds an exact argument, too */
+  double y = map_value(g, n, x), bound = hands_on ? map_error(g, n, x, e, y) : 0;
   bound += own_rounding(n, row_of(n->op), y, bound);
   *v = y;
   *err = isnan(bound) || isnan(y) ? INFINITY : bound;

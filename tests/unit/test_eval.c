@@ -121,6 +121,16 @@ Test(eval, rounding_is_half_an_ulp_of_the_type) {
 }
 
 /* FP8: half an ulp, subnormals included; how far outside where it saturates. E8M0: up to twice. */
+/* exp is made as a power of two: its argument times log2(e) is rounded, be the argument exact. */
+Test(eval, exp_of_an_exact_argument_is_rounded_twice) {
+  one o = one_input(1, GS_F32);
+  gs_id y = gs_op1(o.g, GS_OP_EXP, o.x);
+  double v = -11.5, at = exp(v);
+  cr_assert(err_of(&o, y, &v) >= 11.5 * 0x1p-24 * at);
+  cr_assert(err_of(&o, y, &v) <= 20 * 0x1p-24 * at);
+  gs_arena_free(o.a);
+}
+
 Test(eval, small_types_have_their_own_bounds) {
   one o = one_input(1, GS_F32);
   gs_id e = gs_op1(o.g, GS_OP_EXP, o.x);
