@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_GRADS = 32, DIFFERENCE_POINTS = 12 };
+enum { MAX_GRADS = 32, LEAST_POINTS = 1, DIFFERENCE_POINTS = 12, STEPS = 5 };
+
+/* What central differences may compute of one case: some seconds, whatever the sizes asked for. */
+#define MOST_WORK 2e8
 
 typedef struct maths {
   gs_case *c;
@@ -207,12 +210,40 @@ static double value_at(const maths *m, gs_id root, double *const *tensor, double
   return v;
 }
 
+/* Values that one evaluation of `root` computes. Arguments stand before what reads them. */
+static double work_of(const maths *m, gs_id root) {
+  bool *read = calloc((size_t)root + 1, sizeof *read);
+  int64_t sizes[GS_MAX_DIMS];
+  double work = 0;
+  if (!read) return INFINITY;
+  memcpy(sizes, m->c->sizes, sizeof sizes);
+  gs_graph_sizes(m->g, sizes); /* also of dims that the objective has brought */
+  read[root] = true;
+  for (gs_id id = root; id >= 1; id--) {
+    if (!read[id]) continue;
+    const gs_node *n = gs_graph_node(m->g, id);
+    double count = 1;
+    for (int k = 0; k < n->nargs; k++) read[n->arg[k]] = true;
+    for (int d = 0; d < GS_MAX_DIMS; d++)
+      if (n->dims >> d & 1) count *= (double)sizes[d];
+    work += count;
+  }
+  free(read);
+  return work;
+}
+
+/* Points of each gradient: fewer where one evaluation is long. */
+static int points_of(const maths *m, gs_id root) {
+  double n = MOST_WORK / (work_of(m, root) * STEPS * m->n);
+  return (int)fmax(LEAST_POINTS, fmin(DIFFERENCE_POINTS, n));
+}
+
 /* Richardson's extrapolation from steps h and 2h; *spread estimates its error. A kink within 2h at
  * distance p makes it J*p/4h, and the second differences disagree by J*(1 - 3p/2h): one of the two
  * shows it wherever it lies, also where it is right at the point. */
 static double slope(const maths *m, gs_id root, double *const *tensor, double *x, double *spread) {
-  double h = 1e-4 * fmax(1, fabs(*x)), base = *x, v[5];
-  for (int k = 0; k < 5; k++) v[k] = value_at(m, root, tensor, x, base + (k - 2) * h);
+  double h = 1e-4 * fmax(1, fabs(*x)), base = *x, v[STEPS];
+  for (int k = 0; k < STEPS; k++) v[k] = value_at(m, root, tensor, x, base + (k - 2) * h);
   double d1 = (v[3] - v[1]) / (2 * h), d2 = (v[4] - v[0]) / (4 * h);
   double bend1 = (v[3] - 2 * v[2] + v[1]) / h, bend2 = (v[4] - 2 * v[2] + v[0]) / (2 * h);
   *spread = fabs(d1 - d2) + fabs(2 * bend1 - bend2);
@@ -227,8 +258,9 @@ static gs_status differences(maths *m, int k, const gs_array *closed, gs_id root
   gs_status st = a ? GS_OK : gs_fail(err, GS_ERR_MEMORY, "check: out of host memory");
   for (int64_t i = 0; a && i < n; i++) scale = fmax(scale, fabs(a[i]));
   double total = fabs(value_at(m, root, tensor, &tensor[m->tensor[k]][0], tensor[m->tensor[k]][0]));
-  for (int p = 0; st == GS_OK && p < DIFFERENCE_POINTS && p < n; p++) {
-    int64_t i = n <= DIFFERENCE_POINTS ? p : gs_rng_below(r, n);
+  int points = points_of(m, root);
+  for (int p = 0; st == GS_OK && p < points && p < n; p++) {
+    int64_t i = n <= points ? p : gs_rng_below(r, n);
     double spread, d = slope(m, root, tensor, &tensor[m->tensor[k]][i], &spread);
     if (!isfinite(d) || spread > 1e-3 * (scale + 1e-30)) continue; /* a kink lies near */
     double bound = spread + 1e-6 * scale + 1e-10 * total + 1e-12;
