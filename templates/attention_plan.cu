@@ -6,13 +6,18 @@
 // document. The cost of a tile is how many tiles of the other side it meets; of key tiles it is
 // made to fall along a document, so that a tile comes after those before it in the document.
 // Costs of key tiles that are alike count as equal, so that the tiles of short documents stay
-// together; what is equal keeps its order, and the list is the same in every run.
+// together; what is equal keeps its order, but that of 32 key tiles the first of all their
+// documents come first: the second of a document waits for it. The list is the same in every run.
 
 //@ tiles
 @{BANNER}
 GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
           @{PARAMS}) {
   GS_SHARED(i32, scan, 3 * @{THREADS}); // sums in turn in two parts; documents
+  GS_SHARED(i32, near, @{THREADS});     // starts of the first documents
+  const auto start_of = [&](i64 b) {
+    return b < @{THREADS} ? (int)near[b] : (int)gs_geti(starts, b);
+  };
   GS_SHARED(f32, scratch, 32);
   @{COUNT_TILES}
   @{COST_TILES}
@@ -36,6 +41,7 @@ for (i64 b0 = 0; b0 < B1; b0 += @{THREADS}) {
   const int own = (rows + @{TILE} - 1) / @{TILE};
   @{SUM_BEFORE}
   if (b < B1) gs_puti(starts, b, tiles + before);
+  if (b0 == 0) near[GS_TID] = tiles + before;
   tiles += all;
 }
 GS_SYNC();
@@ -56,8 +62,8 @@ int doc = 0; // the last document whose tiles begin at or before number i
 i64 step = 1;
 while (step * 2 < B1) step *= 2;
 for (; step > 0; step /= 2)
-  if (doc + step + 1 < B1 && gs_geti(starts, doc + step) <= i) doc += (int)step;
-const int index = i - (int)gs_geti(starts, doc);
+  if (doc + step + 1 < B1 && start_of(doc + step) <= i) doc += (int)step;
+const int index = i - start_of(doc);
 //@ cost_tiles
 f32 most_here = 0.0f;
 for (int i = GS_TID; i < tiles; i += @{THREADS}) {
@@ -136,25 +142,31 @@ for (int i = 0; i < tiles; i++) own += ((int)gs_geti(costs, i) + round_up) >> co
 @{SUM_BEFORE}
 scan[2 * @{THREADS} + GS_TID] = before; // where the next tile of the thread's class goes
 for (int i0 = 0; i0 < tiles; i0 += @{THREADS}) {
-  const int i = i0 + GS_TID, n = tiles - i0 < @{THREADS} ? tiles - i0 : @{THREADS};
-  const int one = i < tiles ? ((int)gs_geti(costs, i) + round_up) >> coarse : @{THREADS};
-  const int owner = @{THREADS} - 1 - one; // the thread that has its class
+  const bool inside = i0 + GS_TID < tiles;
+  const int i = inside ? i0 + GS_TID : 0, n = tiles - i0 < @{THREADS} ? tiles - i0 : @{THREADS};
+  @{FIND}
+  const int one = inside ? ((int)gs_geti(costs, i) + round_up) >> coarse : @{THREADS};
+  const int owner = @{THREADS} - 1 - one, rank = @{RANK}; // the thread that has its class
   GS_SYNC();
   scan[GS_TID] = owner;
+  scan[@{THREADS} + GS_TID] = rank;
   GS_SYNC();
   int ahead = 0, behind = 0; // of its class, among those looked at together
   for (int j = 0; j < n; j++) {
     const bool same = scan[j] == owner;
-    ahead += same && j < GS_TID;
-    behind += same && j > GS_TID;
+    ahead += same && scan[@{THREADS} + j] < rank;
+    behind += same && scan[@{THREADS} + j] > rank;
   }
-  const int to_place = i < tiles ? scan[2 * @{THREADS} + owner] + ahead : 0;
+  const int to_place = inside ? scan[2 * @{THREADS} + owner] + ahead : 0;
   GS_SYNC();
-  if (i < tiles) {
+  if (inside) {
     if (behind == 0) scan[2 * @{THREADS} + owner] = to_place + 1;
-    @{FIND}
     gs_puti(@{LIST}, 1 + 2 * (i64)to_place, doc);
     gs_puti(@{LIST}, 2 + 2 * (i64)to_place, index);
   }
 }
 GS_SYNC();
+//@ rank_of_queries
+GS_TID
+//@ rank_of_keys
+((GS_TID / 32 << 20) + (gs_within(index, 0, 32767) << 5) + GS_TID % 32)

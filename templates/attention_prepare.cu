@@ -12,9 +12,11 @@
 //     groups of 16 have changed places.
 
 //@ tile_of
-// Document b of this block's query tile and head; its rows from row0 on of which `rows` are there.
-const int head = (int)(GS_BID % @{HEADS});
-const i64 tile = GS_BID / @{HEADS}, tiles = (T + @{TILE_Q} - 1) / @{TILE_Q} + B1;
+// Document b of this block's query tile; its rows from row0 on of which `rows` are there; EACH
+// heads from head0 on.
+constexpr int SETS = @{HEADS} / @{EACH};
+const int head0 = (int)(GS_BID % SETS) * @{EACH};
+const i64 tile = GS_BID / SETS, tiles = (T + @{TILE_Q} - 1) / @{TILE_Q} + B1;
 i64 b = 0;
 for (i64 left = B1; left > 1;) { // 32 documents at a time: the last that begins not after it
   const i64 by = (left + 31) / 32, at = b + GS_LANE * by;
@@ -36,28 +38,33 @@ GS_KERNEL(@{ENTRY}, 256, 0,
           @{PARAMS}) {
   @{TILE_OF}
   const int lane = GS_TID % @{LANES};
-  const i64 place = (head * tiles + tile) * @{TILE_Q}, all = @{HEADS} * tiles * @{TILE_Q};
   constexpr int PASSES = (@{TILE_Q} * @{LANES} + 255) / 256;
-  gs_packed<8, @{TYPE}> y_v[PASSES] = {}, dy_v[PASSES] = {};
-  f32 lse_v[PASSES] = {};
-  @{FETCH}
-  GS_UNROLL
-  for (int r = 0; r < PASSES; r++) {
-    const int at = r * (256 / @{LANES}) + GS_TID / @{LANES};
-    f32 a[8], c[8], sum = 0.0f;
-    gs_unpack(a, y_v[r]);
-    gs_unpack(c, dy_v[r]);
-    GS_UNROLL
-    for (int i = 0; i < 8; i++) sum = gs_fma(a[i], c[i], sum);
-    sum = GS_GROUP_SUM(@{LANES}, lane * 8 < @{D} ? sum : 0.0f);
-    const bool live = document && at < rows, sees = live && lse_v[r] > -GS_INF;
-    if (lane == 0 && at < @{TILE_Q}) {
-      gs_put(stats, place + at, sees ? lse_v[r] * 1.44269504f : GS_INF);
-      gs_put(stats, all + place + at, sees ? sum : 0.0f);
-    }
+  for (int head = head0; head < head0 + @{EACH}; head++) {
+    const i64 place = (head * tiles + tile) * @{TILE_Q}, all = @{HEADS} * tiles * @{TILE_Q};
+    gs_packed<8, @{TYPE}> y_v[PASSES] = {}, dy_v[PASSES] = {};
+    f32 lse_v[PASSES] = {};
+    @{FETCH}
+    @{DELTA}
+    @{CLEAR}
+    @{CLEAR_UNSEEN}
   }
-  @{CLEAR}
-  @{CLEAR_UNSEEN}
+}
+
+//@ delta
+GS_UNROLL
+for (int r = 0; r < PASSES; r++) {
+  const int at = r * (256 / @{LANES}) + GS_TID / @{LANES};
+  f32 a[8], c[8], sum = 0.0f;
+  gs_unpack(a, y_v[r]);
+  gs_unpack(c, dy_v[r]);
+  GS_UNROLL
+  for (int i = 0; i < 8; i++) sum = gs_fma(a[i], c[i], sum);
+  sum = GS_GROUP_SUM(@{LANES}, lane * 8 < @{D} ? sum : 0.0f);
+  const bool live = document && at < rows, sees = live && lse_v[r] > -GS_INF;
+  if (lane == 0 && at < @{TILE_Q}) {
+    gs_put(stats, place + at, sees ? lse_v[r] * 1.44269504f : GS_INF);
+    gs_put(stats, all + place + at, sees ? sum : 0.0f);
+  }
 }
 
 //@ fetch
@@ -116,6 +123,7 @@ for (int i = seen ? rows * (@{D} / 8) : GS_TID; i < rows * (@{D} / 8); i += 256)
 GS_KERNEL(@{ENTRY}, 256, 0,
           @{PARAMS}) {
   @{TILE_OF}
+  const int head = head0;
   const bool any = document && @{ADDED};
   for (int i = GS_TID; i < rows * (@{DP} / 16); i += 256) {
     const int at = i / (@{DP} / 16), column = i % (@{DP} / 16) * 16;

@@ -12,15 +12,18 @@
 // that it sees, ascending: an item adds its part of (query tile, head) when its turn has come, the
 // first one stores, and the last one writes dq itself. BULK 1: a warp adds a step's part from
 // shared memory; 0: the computing warps do, from registers. A wait is only for items that stand
-// before it in the list. FAST_DQ 1: no turns; dq_acc begins as zeros, and attention_prepare.cu
-// makes dq of it.
+// before it in the list, also of blocks that have one taken ahead. FAST_DQ 1: no turns; dq_acc
+// begins as zeros, and attention_prepare.cu makes dq of it.
 // CLUSTER 2: two blocks have an item together, steps in turns, and join dk and dv at its end.
 // WAVE entries of the list are taken for one kv head before the next: they read the same q and dy.
 //
-// A slot of an item: steps of this block (-1: no more items), kv head, key tile, document, first
-// query, queries, first key, keys, last query tile that sees the key tile, the document's padded
-// tile. stats [2, HEADS, ROWS] f32: lse * log2(e) and delta by padded tiles
-// (attention_prepare.cu).
+// The loader takes the next item before an item's last steps, so that nothing waits for the list.
+// Items lie in two slots in turns: steps of this block (-1: no more items), kv head, key tile,
+// document, first query, queries, first key, keys, last query tile that sees the key tile, the
+// document's padded tile, first query tile that sees it, the step before which the next item is
+// taken.
+//
+// stats [2, HEADS, ROWS] f32: lse * log2(e) and delta by padded tiles (attention_prepare.cu).
 
 //@ main
 @{BANNER}
@@ -30,19 +33,22 @@
   GS_DYNAMIC(f32, near, @{AT_NEAR}, @{TILE_Q} * (@{STAGES_Q} + @{STAGES_DY})); // lse, delta
   GS_DYNAMIC(f32, sums, @{AT_SUMS}, @{SUMS}); // dq of a step
   @{CLUSTER_ARRAYS}
-  GS_DYNAMIC(i32, slots, @{AT_SLOTS}, 40); // two items of 12, marks of 4 turns, the mender's job
+  // two items of 12, marks of 4 turns, the mender's job, jobs, loads before the item, all takers
+  GS_DYNAMIC(i32, slots, @{AT_SLOTS}, 40);
   GS_DYNAMIC(gs_mbar, bars, @{AT_BARS}, @{BARS});
   constexpr int Q_TILE = @{TILE_Q} * @{PANELS} * 64, K_TILE = @{TILE_N} * @{PANELS} * 64;
   constexpr int V_AT = K_TILE, Q_AT = 2 * K_TILE, DY_AT = Q_AT + @{STAGES_Q} * Q_TILE;
   constexpr int DS_AT = DY_AT + @{STAGES_DY} * Q_TILE, DS_TILE = @{TILE_Q} * @{TILE_N};
-  constexpr int KV_FULL = 0, KV_EMPTY = 1, MEND = 2, Q_FULL = 3, Q_EMPTY = Q_FULL + @{STAGES_Q};
+  constexpr int KV_FULL = 0, SLOT_FREE = 2, KV_EMPTY = 4, MEND = 5, MENDED = 6, DQ_BEFORE = 7;
+  constexpr int DQ_FULL = 8, DQ_FREE = 9, Q_FULL = 10, Q_EMPTY = Q_FULL + @{STAGES_Q};
   constexpr int DY_FULL = Q_EMPTY + @{STAGES_Q}, DY_EMPTY = DY_FULL + @{STAGES_DY};
   constexpr int TURN = DY_EMPTY + @{STAGES_DY}, TURN_DONE = TURN + 4, TURN_FREE = TURN + 8;
-  constexpr int DQ_FULL = TURN + 12, DQ_FREE = DQ_FULL + 1, MENDED = DQ_FREE + 1;
   const int q_tiles = (int)((T + @{TILE_Q} - 1) / @{TILE_Q} + B1); // padded tiles of queries
   if (GS_TID == 0) {
-    gs_mbar_init(bars, KV_FULL, 1);
-    gs_mbar_init(bars, KV_EMPTY, @{HELPERS});
+    for (int i = 0; i < 2; i++) gs_mbar_init(bars, KV_FULL + i, 1);
+    for (int i = 0; i < 2; i++) gs_mbar_init(bars, SLOT_FREE + i, @{HELPERS});
+    gs_mbar_init(bars, KV_EMPTY, 8);
+    gs_mbar_init(bars, DQ_BEFORE, 1);
     gs_mbar_init(bars, DQ_FULL, 8);
     gs_mbar_init(bars, DQ_FREE, 1);
     gs_mbar_init(bars, MEND, 1);
@@ -58,11 +64,14 @@
     }
     for (int i = 0; i < 40; i++) slots[i] = 0;
     gs_mbar_ready();
+    slots[12] = slots[23] = slots[37] = slots[38] = 0;
+    slots[39] = (int)(GS_NBLOCKS / @{CLUSTER});
   }
   GS_SYNC();
   @{CLUSTER_SYNC}
   if (GS_WARP < 4) {
     GS_REGISTERS_DOWN(@{FEW});
+    @{EACH_STEP}
     if (GS_WARP == 0) {
       @{LOADER}
     } else if (GS_WARP == 3) {
@@ -98,90 +107,142 @@ const auto keys_of = [&](int qi, int n_q, int n_k, int doc, int &from, int &to) 
 // Tiles that go past the document's end land for the mender, who hands them on.
 @{KEYS_OF}
 const bool leads = GS_LANE == 0;
-int load = 0, mends = 0;
-for (int own = 0;; own = 12 - own) { // slot 0 in even rounds
-  gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
-  if (leads) {
-    slots[36] = -2;
-    gs_mbar_arrive(bars, MEND);
+int load = 0, round = -1; // before the first item: one of no steps
+for (;;) {
+  const int own = (round & 1) * 12;
+  if (load - slots[38] == slots[own + 11]) {
+    @{NEXT_ITEM}
   }
-  @{CLUSTER_SYNC}
-  gs_mbar_wait(bars, MENDED, (mends & 1) ^ 1);
-  if (leads) {
-    @{TAKE}
+  const int i = load - slots[38];
+  if (i < slots[own]) {
+    @{LOAD_STEP}
+    load++;
+  } else {
+    round++;
+    @{LOADER_ROUND}
   }
-  GS_SYNCWARP();
-  if (slots[own] > 0) {
-    @{TILES_SEEN}
-  }
-  GS_SYNCWARP();
-  if (slots[own] <= 0) {
-    gs_mbar_wait(bars, KV_EMPTY, own == 0);
-    if (leads) gs_mbar_arrive(bars, KV_FULL);
-    if (slots[own] < 0) break;
-  }
-  for (int i = 0; i < slots[own]; i++, load++) {
-    const int t = @{RANK} + i * @{CLUSTER}, m = slots[own + 8] - t / @{G};
-    const int head = slots[own + 1] * @{G} + t % @{G};
-    const bool whole = (m + 1) * @{TILE_Q} <= slots[own + 5];
-    @{LOAD_Q}
-    if (i == 0) {
-      @{LOAD_KV}
-    }
-    @{LOAD_DY}
-  }
-  @{LOADER_END}
 }
-gs_mbar_wait(bars, MENDED, (mends & 1) ^ 1);
 if (leads) {
+  @{MENDER_FREE}
   slots[36] = -1;
   gs_mbar_arrive(bars, MEND);
 }
 
-//@ loader_end
-gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
+//@ mender_free
+gs_mbar_wait(bars, MENDED, (slots[37] & 1) ^ 1);
+slots[37] = slots[37] + 1;
+
+//@ loader_round
+GS_SYNCWARP();
+if (leads) slots[38] = load; // at the item's begin
+GS_SYNCWARP();
+const int now = (round & 1) * 12;
+if (slots[now] <= 0) {
+  gs_mbar_wait(bars, KV_EMPTY, now == 0);
+  if (leads) gs_mbar_arrive(bars, KV_FULL + now / 12);
+  if (slots[now] < 0) break;
+}
+
+//@ load_step
+const int t = @{RANK} + i * @{CLUSTER}, m = slots[own + 8] - t / @{G};
+const int head = slots[own + 1] * @{G} + t % @{G};
+const bool whole = (m + 1) * @{TILE_Q} <= slots[own + 5];
+@{LOAD_Q}
+if (i == 0) {
+  @{LOAD_KV}
+}
+@{LOAD_DY}
+
+//@ next_item
+// Takes the next item while this one's last steps are under way.
+@{LOADER_END}
+const int next = 12 - own;
+gs_mbar_wait(bars, SLOT_FREE + next / 12, ((round + 1) / 2 & 1) ^ 1);
+@{NUMBER}
+GS_SYNCWARP(); // all lanes have left what is written anew
 if (leads) {
-  slots[36] = -3;
+  @{TAKE}
+}
+GS_SYNCWARP(); // in two parts, for want of registers
+if (leads && slots[next] >= 0) {
+  @{PLACE_DOCUMENT}
+}
+GS_SYNCWARP();
+if (slots[next] > 0) {
+  @{TILES_SEEN}
+}
+GS_SYNCWARP();
+
+//@ got_alone
+gs_take(take, count * @{KH}, slots[39])
+
+//@ got_cluster
+(int)number[0]
+
+//@ number
+// The blocks of a cluster have an item together, steps in turns; the first takes its number.
+if (leads) {
+  @{MENDER_FREE}
+  slots[36] = -2;
   gs_mbar_arrive(bars, MEND);
 }
-GS_CLUSTER_SYNC();
+if (leads && GS_CLUSTER_RANK == 0) {
+  const int got = gs_take(take, k_tiles[0] * @{KH}, slots[39]);
+  GS_UNROLL
+  for (int c = 0; c < @{CLUSTER}; c++) GS_CLUSTER_PUT(number, c, 0, (f32)got);
+}
 GS_CLUSTER_SYNC();
 
+//@ loader_end
+if (round >= 0) {
+  if (leads) {
+    @{MENDER_FREE}
+    slots[36] = -3;
+    gs_mbar_arrive(bars, MEND);
+  }
+  GS_CLUSTER_SYNC();
+  GS_CLUSTER_SYNC();
+}
+
 //@ take
-// The item's place; steps stand for whether it may have any.
-const int got = @{GOT}, count = k_tiles[0];
-slots[own] = -1;
+// The item's place in the list; steps stand for whether it may have any.
+const int count = k_tiles[0], got = @{GOT};
+slots[next] = -1, slots[next + 11] = 0;
 if (got < count * @{KH}) {
   const int wave = got / (@{WAVE} * @{KH}), inside = got - wave * (@{WAVE} * @{KH});
   const int many = gs_within(count - wave * @{WAVE}, 1, @{WAVE});
   const int entry = wave * @{WAVE} + inside % many, doc = k_tiles[1 + 2 * entry];
-  const int b = doc < 0 ? (int)B1 - 1 : doc, from_q = cu_q[b], from_k = cu_k[b];
-  slots[own + 1] = inside / many, slots[own + 2] = k_tiles[2 + 2 * entry], slots[own + 3] = doc;
-  slots[own + 4] = from_q, slots[own + 5] = doc < 0 ? 0 : cu_q[b + 1] - from_q;
-  slots[own + 6] = from_k, slots[own + 7] = (doc < 0 ? (int)S : cu_k[b + 1]) - from_k;
-  slots[own + 9] = from_q / @{TILE_Q} + b, slots[own] = doc < 0 ? 0 : 1;
+  slots[next + 1] = inside / many, slots[next + 2] = k_tiles[2 + 2 * entry], slots[next + 3] = doc;
+  slots[next] = doc < 0 ? 0 : 1;
 }
+
+//@ place_document
+const int doc = slots[next + 3], b = doc < 0 ? (int)B1 - 1 : doc;
+const int from_q = cu_q[b], from_k = cu_k[b];
+slots[next + 4] = from_q, slots[next + 5] = doc < 0 ? 0 : cu_q[b + 1] - from_q;
+slots[next + 6] = from_k, slots[next + 7] = (doc < 0 ? (int)S : cu_k[b + 1]) - from_k;
+slots[next + 9] = from_q / @{TILE_Q} + b;
 
 //@ tiles_seen
 // Query tiles that see the key tile: from the first whose last query sees so far, to the last whose
 // first query does not see only later keys. All values come from the slot, for want of registers.
-int low = 0, high = (slots[own + 5] + @{TILE_Q} - 1) / @{TILE_Q}, from, to;
+int low = 0, high = (slots[next + 5] + @{TILE_Q} - 1) / @{TILE_Q}, from, to;
 while (low < high) {
-  const int n_q = slots[own + 5], n_k = slots[own + 7], mid = (low + high) / 2;
-  keys_of(gs_within((mid + 1) * @{TILE_Q}, 0, n_q) - 1 + n_k - n_q, n_q, n_k, slots[own + 3], from,
+  const int n_q = slots[next + 5], n_k = slots[next + 7], mid = (low + high) / 2;
+  keys_of(gs_within((mid + 1) * @{TILE_Q}, 0, n_q) - 1 + n_k - n_q, n_q, n_k, slots[next + 3], from,
           to);
-  if (to >= slots[own + 2] * @{TILE_N})
+  if (to >= slots[next + 2] * @{TILE_N})
     high = mid;
   else
     low = mid + 1;
   GS_SYNCWARP();
 }
-if (leads) slots[own + 10] = low;
-high = (slots[own + 5] + @{TILE_Q} - 1) / @{TILE_Q};
+if (leads) slots[next + 10] = low;
+high = (slots[next + 5] + @{TILE_Q} - 1) / @{TILE_Q};
 while (low < high) {
-  const int n_q = slots[own + 5], n_k = slots[own + 7], mid = (low + high) / 2;
-  keys_of(mid * @{TILE_Q} + n_k - n_q, n_q, n_k, slots[own + 3], from, to);
-  if (from >= gs_within((slots[own + 2] + 1) * @{TILE_N}, 0, n_k))
+  const int n_q = slots[next + 5], n_k = slots[next + 7], mid = (low + high) / 2;
+  keys_of(mid * @{TILE_Q} + n_k - n_q, n_q, n_k, slots[next + 3], from, to);
+  if (from >= gs_within((slots[next + 2] + 1) * @{TILE_N}, 0, n_k))
     high = mid;
   else
     low = mid + 1;
@@ -189,20 +250,19 @@ while (low < high) {
 }
 GS_SYNCWARP();
 if (leads) {
-  const int seen = low - slots[own + 10];
-  slots[own] = (seen * @{G} + @{CLUSTER} - 1 - @{RANK}) / @{CLUSTER};
-  slots[own + 8] = low - 1;
+  const int seen = low - slots[next + 10];
+  const int steps = (seen * @{G} + @{CLUSTER} - 1 - @{RANK}) / @{CLUSTER};
+  slots[next] = steps, slots[next + 8] = low - 1;
+  slots[next + 11] = gs_within(steps - @{AHEAD}, steps > 0 ? 1 : 0, steps);
 }
 
 //@ load_q
 const int sq = load % @{STAGES_Q}, q_bar = whole ? Q_FULL + sq : MEND;
 gs_mbar_wait(bars, Q_EMPTY + sq, (load / @{STAGES_Q} & 1) ^ 1);
-if (!whole) {
-  gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
-  if (leads) {
-    slots[32] = @{PANELS}, slots[33] = Q_AT + sq * Q_TILE, slots[34] = @{TILE_Q};
-    slots[35] = slots[own + 5] - m * @{TILE_Q}, slots[36] = Q_FULL + sq;
-  }
+if (leads && !whole) {
+  @{MENDER_FREE}
+  slots[32] = @{PANELS}, slots[33] = Q_AT + sq * Q_TILE, slots[34] = @{TILE_Q};
+  slots[35] = slots[own + 5] - m * @{TILE_Q}, slots[36] = Q_FULL + sq;
 }
 if (leads) {
   const int row = slots[own + 4] + m * @{TILE_Q};
@@ -218,12 +278,10 @@ if (leads) {
 //@ load_dy
 const int sd = load % @{STAGES_DY}, dy_bar = whole ? DY_FULL + sd : MEND;
 gs_mbar_wait(bars, DY_EMPTY + sd, (load / @{STAGES_DY} & 1) ^ 1);
-if (!whole) {
-  gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
-  if (leads) {
-    slots[32] = @{PANELS}, slots[33] = DY_AT + sd * Q_TILE, slots[34] = @{TILE_Q};
-    slots[35] = slots[own + 5] - m * @{TILE_Q}, slots[36] = DY_FULL + sd;
-  }
+if (leads && !whole) {
+  @{MENDER_FREE}
+  slots[32] = @{PANELS}, slots[33] = DY_AT + sd * Q_TILE, slots[34] = @{TILE_Q};
+  slots[35] = slots[own + 5] - m * @{TILE_Q}, slots[36] = DY_FULL + sd;
 }
 if (leads) {
   const int row = slots[own + 4] + m * @{TILE_Q};
@@ -240,13 +298,11 @@ if (leads) {
 gs_mbar_wait(bars, KV_EMPTY, own == 0);
 const int first_row = slots[own + 6] + slots[own + 2] * @{TILE_N};
 const int left = slots[own + 7] - slots[own + 2] * @{TILE_N};
-const int kv_bar = left < @{TILE_N} ? MEND : KV_FULL;
-if (left < @{TILE_N}) {
-  gs_mbar_wait(bars, MENDED, (mends++ & 1) ^ 1);
-  if (leads) {
-    slots[32] = 2 * @{PANELS}, slots[33] = 0, slots[34] = @{TILE_N};
-    slots[35] = left, slots[36] = KV_FULL;
-  }
+const int kv_bar = left < @{TILE_N} ? MEND : KV_FULL + own / 12;
+if (leads && left < @{TILE_N}) {
+  @{MENDER_FREE}
+  slots[32] = 2 * @{PANELS}, slots[33] = 0, slots[34] = @{TILE_N};
+  slots[35] = left, slots[36] = KV_FULL + own / 12;
 }
 if (leads) {
   gs_mbar_expect(bars, kv_bar, 4 * K_TILE);
@@ -261,8 +317,8 @@ if (leads) {
 
 //@ mender
 // Makes rows past the document's end zeros. slots 32 ...: panels, place, rows, rows of the
-// document, which barrier waits for the tile; -1: no more, -2: the next item's number, -3: the
-// item's end.
+// document, which barrier waits for the tile; -1: no more. Or it takes part where all warps of a
+// cluster meet: -2: once, for an item's number, -3: twice, at its end.
 for (int jobs = 0;; jobs++) {
   gs_mbar_wait(bars, MEND, jobs & 1);
   const int waits = slots[36];
@@ -272,114 +328,91 @@ for (int jobs = 0;; jobs++) {
       gs_tile_zero<1>(tiles, slots[33] + p * slots[34] * 64, slots[34], slots[35]);
     gs_mbar_arrive_warp(bars, waits);
   }
-  if (waits == -2) {
-    @{NUMBER}
-  }
-  @{MENDER_END}
+  @{MENDER_SYNC}
   gs_mbar_arrive_warp(bars, MENDED);
 }
 
-//@ number_alone
-if (GS_LANE == 0) slots[37] = gs_take(take, k_tiles[0] * @{KH}, (int)GS_NBLOCKS);
+//@ mender_sync
+if (waits <= -2) GS_CLUSTER_SYNC();
+if (waits == -3) GS_CLUSTER_SYNC();
 
-//@ number_cluster
-// The blocks of a cluster have an item together, steps in turns; the first takes its number.
-if (GS_LANE == 0 && GS_CLUSTER_RANK == 0) {
-  const int got = gs_take(take, k_tiles[0] * @{KH}, (int)(GS_NBLOCKS / @{CLUSTER}));
-  GS_UNROLL
-  for (int c = 0; c < @{CLUSTER}; c++) GS_CLUSTER_PUT(number, c, 0, (f32)got);
-}
-GS_SYNCWARP();
-GS_CLUSTER_SYNC();
-
-//@ mender_end
-if (waits == -3) {
-  GS_CLUSTER_SYNC();
-  GS_CLUSTER_SYNC();
-}
+//@ each_step
+// A helper goes through the steps of all items: query tile m, head.
+const auto each_step = [&](auto work) {
+  int step = 0;
+  for (int round = 0;; round++) {
+    @{CLUSTER_SYNC}
+    gs_mbar_wait(bars, KV_FULL + (round & 1), round / 2 & 1);
+    const int own = (round & 1) * 12;
+    if (slots[own] < 0) break;
+    for (int i = 0; i < slots[own]; i++, step++) {
+      const int t = @{RANK} + i * @{CLUSTER};
+      work(own, slots[own + 8] - t / @{G}, slots[own + 1] * @{G} + t % @{G}, step);
+    }
+    gs_mbar_arrive_warp(bars, SLOT_FREE + (gs_afresh(round) & 1));
+    @{CLUSTER_SYNC}
+    @{CLUSTER_SYNC}
+  }
+};
 
 //@ turn_waiter
 // Says when the turn has come, with how many were before it, and whether it is the last, in slots
 // 24 ... and 28 ...
 @{KEYS_OF}
-int step = 0;
-for (int round = 0;; round++) {
-  @{CLUSTER_SYNC}
-  gs_mbar_wait(bars, KV_FULL, round & 1);
-  const int own = (round & 1) * 12;
-  if (slots[own] < 0) break;
-  for (int i = 0; i < slots[own]; i++, step++) {
-    const int t = @{RANK} + i * @{CLUSTER}, m = slots[own + 8] - t / @{G};
-    const int n_q = slots[own + 5], n_k = slots[own + 7];
-    int from, to, other;
-    keys_of(m * @{TILE_Q} + n_k - n_q, n_q, n_k, slots[own + 3], from, other);
-    const int end = gs_within((m + 1) * @{TILE_Q}, 0, n_q);
-    keys_of(end - 1 + n_k - n_q, n_q, n_k, slots[own + 3], other, to);
-    const int before = slots[own + 2] - from / @{TILE_N};
-    const bool final = slots[own + 2] == to / @{TILE_N};
-    const int head = slots[own + 1] * @{G} + t % @{G}, r = step % 4;
-    gs_mbar_wait(bars, TURN_FREE + r, (step / 4 & 1) ^ 1);
-    if (GS_LANE == 0) slots[24 + r] = before, slots[28 + r] = final;
-    if (before > 0) GS_TURN_WAIT(turn, (i64)head * q_tiles + slots[own + 9] + m, before);
-    gs_mbar_arrive_warp(bars, TURN + r);
-  }
-  gs_mbar_arrive_warp(bars, KV_EMPTY);
-  @{CLUSTER_SYNC}
-  @{CLUSTER_SYNC}
-}
+each_step([&](int own, int m, int head, int step) {
+  const int n_q = slots[own + 5], n_k = slots[own + 7];
+  int from, to, other;
+  keys_of(m * @{TILE_Q} + n_k - n_q, n_q, n_k, slots[own + 3], from, other);
+  const int end = gs_within((m + 1) * @{TILE_Q}, 0, n_q);
+  keys_of(end - 1 + n_k - n_q, n_q, n_k, slots[own + 3], other, to);
+  const int before = slots[own + 2] - from / @{TILE_N};
+  const bool final = slots[own + 2] == to / @{TILE_N};
+  const int r = step % 4;
+  gs_mbar_wait(bars, TURN_FREE + r, (step / 4 & 1) ^ 1);
+  if (GS_LANE == 0) slots[24 + r] = before, slots[28 + r] = final;
+  if (before > 0) GS_TURN_WAIT(turn, (i64)head * q_tiles + slots[own + 9] + m, before);
+  gs_mbar_arrive_warp(bars, TURN + r);
+});
 
 //@ adder_turns
 // Passes the turn of what the consumers have added.
-int step = 0;
-for (int round = 0;; round++) {
-  @{CLUSTER_SYNC}
-  gs_mbar_wait(bars, KV_FULL, round & 1);
-  const int own = (round & 1) * 12;
-  if (slots[own] < 0) break;
-  for (int i = 0; i < slots[own]; i++, step++) {
-    const int t = @{RANK} + i * @{CLUSTER}, r = step % 4;
-    const int head = slots[own + 1] * @{G} + t % @{G};
-    const i64 tile = (i64)head * q_tiles + slots[own + 9] + slots[own + 8] - t / @{G};
-    gs_mbar_wait(bars, TURN_DONE + r, step / 4 & 1);
-    GS_TURN_PASS(turn, tile, slots[24 + r] + 1);
-    gs_mbar_arrive_warp(bars, TURN_FREE + r);
-  }
-  gs_mbar_arrive_warp(bars, KV_EMPTY);
-  @{CLUSTER_SYNC}
-  @{CLUSTER_SYNC}
-}
+each_step([&](int own, int m, int head, int step) {
+  const int r = step % 4;
+  gs_mbar_wait(bars, TURN_DONE + r, step / 4 & 1);
+  GS_TURN_PASS(turn, (i64)head * q_tiles + slots[own + 9] + m, slots[24 + r] + 1);
+  gs_mbar_arrive_warp(bars, TURN_FREE + r);
+});
 
 //@ adder_bulk
 // Adds what the consumers have left in `sums`; lane 0 does it all, since a bulk group belongs to a
 // thread.
-int step = 0;
-for (int round = 0;; round++) {
-  @{CLUSTER_SYNC}
-  gs_mbar_wait(bars, KV_FULL, round & 1);
-  const int own = (round & 1) * 12;
-  if (slots[own] < 0) break;
-  for (int i = 0; i < slots[own]; i++, step++) {
-    const int t = @{RANK} + i * @{CLUSTER}, m = slots[own + 8] - t / @{G};
-    const int head = slots[own + 1] * @{G} + t % @{G};
-    gs_mbar_wait(bars, DQ_FULL, step & 1);
-    @{ADD_SUMS}
-  }
-  gs_mbar_arrive_warp(bars, KV_EMPTY);
-  @{CLUSTER_SYNC}
-  @{CLUSTER_SYNC}
-}
+each_step([&](int own, int m, int head, int step) {
+  const int count = gs_within(slots[own + 5] - m * @{TILE_Q}, 0, @{TILE_Q}) * @{DP};
+  const i64 place = (head * T + slots[own + 4] + m * @{TILE_Q}) * @{DP};
+  @{ADD_SUMS}
+});
 
 //@ add_sums_turns
+// Of the last part the consumers make dq; they get the sum of those before it in `sums`.
 const int r = step % 4;
 gs_mbar_wait(bars, TURN + r, step / 4 & 1);
-if (slots[28 + r]) { // the consumers have done it
+const int before = slots[24 + r];
+const bool final = slots[28 + r];
+if (GS_LANE == 0) {
+  gs_bulk_fence();
+  if (final && before > 0) {
+    gs_mbar_expect(bars, DQ_BEFORE, count * 4);
+    gs_bulk_load(sums, 0, dq_acc, place, count, bars, DQ_BEFORE);
+  } else {
+    gs_mbar_arrive(bars, DQ_BEFORE);
+  }
+}
+gs_mbar_wait(bars, DQ_FULL, step & 1);
+if (final) {
   gs_mbar_arrive_warp(bars, DQ_FREE);
 } else {
   if (GS_LANE == 0) {
-    const int count = gs_within(slots[own + 5] - m * @{TILE_Q}, 0, @{TILE_Q}) * @{DP};
-    const i64 place = (head * T + slots[own + 4] + m * @{TILE_Q}) * @{DP};
-    gs_bulk_fence();
-    if (slots[24 + r] == 0)
+    if (before == 0)
       gs_bulk_store(dq_acc, place, sums, 0, count);
     else
       gs_bulk_add(dq_acc, place, sums, 0, count);
@@ -389,14 +422,14 @@ if (slots[28 + r]) { // the consumers have done it
     gs_bulk_wait<0>();
     gs_bulk_fence();
   }
-  GS_TURN_PASS(turn, (i64)head * q_tiles + slots[own + 9] + m, slots[24 + r] + 1);
+  GS_TURN_PASS(turn, (i64)head * q_tiles + slots[own + 9] + m, before + 1);
 }
 gs_mbar_arrive_warp(bars, TURN_FREE + r);
 
 //@ add_sums_fast
+gs_mbar_wait(bars, DQ_FULL, step & 1);
 if (GS_LANE == 0) {
-  const int count = gs_within(slots[own + 5] - m * @{TILE_Q}, 0, @{TILE_Q}) * @{DP};
-  gs_bulk_add(dq_acc, (head * T + slots[own + 4] + m * @{TILE_Q}) * @{DP}, sums, 0, count);
+  gs_bulk_add(dq_acc, place, sums, 0, count);
   gs_bulk_close();
   gs_bulk_wait_read<0>();
   gs_mbar_arrive(bars, DQ_FREE);
@@ -405,7 +438,7 @@ if (GS_LANE == 0) {
 //@ idle
 for (int round = 0; @{CLUSTER} > 1; round++) {
   @{CLUSTER_SYNC}
-  gs_mbar_wait(bars, KV_FULL, round & 1);
+  gs_mbar_wait(bars, KV_FULL + (round & 1), round / 2 & 1);
   if (slots[(round & 1) * 12] < 0) break;
   @{CLUSTER_SYNC}
   @{CLUSTER_SYNC}
@@ -423,7 +456,7 @@ const f32 scale_2 = scale * 1.44269504f;
 int step = 0; // of all items: stages and parities follow from it
 for (int round = 0;; round++) {
   @{CLUSTER_SYNC}
-  gs_mbar_wait(bars, KV_FULL, round & 1);
+  gs_mbar_wait(bars, KV_FULL + (round & 1), round / 2 & 1);
   const int own = (round & 1) * 12;
   int left = slots[own];
   if (left < 0) break;
@@ -456,6 +489,7 @@ head += @{CLUSTER} - tiles_on * @{G}, m -= tiles_on * @{TILE_Q};
 const int kv = slots[own + 1], rows = slots[own + 7] - slots[own + 2] * @{TILE_N} - key_half;
 const i64 row = slots[own + 6] + slots[own + 2] * @{TILE_N} + key_half;
 gs_mbar_arrive_warp(bars, KV_EMPTY);
+gs_mbar_arrive_warp(bars, SLOT_FREE + (round & 1));
 @{CLOSE}
 
 //@ close_alone
@@ -659,15 +693,17 @@ gs_mbar_arrive_warp(bars, DQ_FULL);
 gs_mbar_arrive_warp(bars, TURN_DONE + step % 4);
 
 //@ write_dq
-// The last part: the sum of those before it comes from dq_acc.
-gs_mbar_wait(bars, TURN + step % 4, step / 4 & 1);
+// The last part. BEFORE holds the sum of those before it: `sums`, brought there when the turn had
+// come, or dq_acc.
+@{WAIT_BEFORE}
 if (slots[24 + step % 4] > 0) {
   GS_UNROLL
   for (int e = 0; e < @{NDQ} / 2; e += (e & 2) ? 6 : 2) {
     const int at = part_row + gs_wg_row(e);
+    const int lanes = gs_wg_lane_place(@{TURNED_ROW}, part_column, e);
     f32 four[4] = {};
     if (m + at < n_q && part_column + e / 8 * 16 < @{DP})
-      gs_load<4>(four, dq_acc, @{DQ_ROW} * @{DP} + gs_wg_lane_place(@{TURNED_ROW}, part_column, e));
+      gs_load<4>(four, @{BEFORE}, @{DQ_ROW} * @{DP} + lanes);
     dq_part[e] = four[0] + dq_part[e], dq_part[e + 1] = four[1] + dq_part[e + 1];
     dq_part[e + 4] = four[2] + dq_part[e + 4], dq_part[e + 5] = four[3] + dq_part[e + 5];
   }
@@ -677,6 +713,12 @@ for (int e = 0; e < @{NDQ} / 2; e++) dq_part[e] = scale * dq_part[e];
 const i64 row = slots[own + 4] + m + part_row;
 gs_wg_store<@{NDQ}>(dq, row * dq_ld + head * @{D} + part_column, dq_ld, n_q - m - part_row,
                     @{D} - part_column, dq_part);
+
+//@ wait_before_bulk
+gs_mbar_wait(bars, DQ_BEFORE, step & 1);
+
+//@ wait_before_registers
+gs_mbar_wait(bars, TURN + step % 4, step / 4 & 1);
 
 //@ add_dq_bulk
 gs_wg_put_lanes<@{NDQ}>(sums, 0, @{DP}, part_row, part_column, dq_part);
@@ -699,7 +741,7 @@ gs_mbar_wait(bars, TURN + step % 4, step / 4 & 1);
 const bool opens = slots[24 + step % 4] == 0;
 
 //@ dq_row_bulk
-((i64)head * T + slots[own + 4] + m + at)
+at
 
 //@ dq_row_registers
 ((i64)(slots[own + 4] + m + at) * @{HEADS} + head)

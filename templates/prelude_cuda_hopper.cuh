@@ -113,6 +113,17 @@ GS_FN void gs_bulk_load(T *shared, int at, const T *x, i64 i, int count, gs_mbar
                "l"(x + i), "r"(count * (int)sizeof(T)), "r"(gs_shared_at(bars + j))
                : "memory");
 }
+// The same of what is soon written back to its place: until then the L2 cache keeps it.
+template <class T>
+GS_FN void gs_bulk_load_back(T *shared, int at, const T *x, i64 i, int count, gs_mbar *bars,
+                             int j) {
+  asm volatile("{\n.reg .b64 keep;\n"
+               "createpolicy.fractional.L2::evict_last.b64 keep, 1.0;\n"
+               "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+               " [%0], [%1], %2, [%3], keep;\n}" ::"r"(gs_shared_at(shared + at)),
+               "l"(x + i), "r"(count * (int)sizeof(T)), "r"(gs_shared_at(bars + j))
+               : "memory");
+}
 // Closes the thread's open bulk group. Waits until all but its last n groups have been read from
 // shared memory (which may be written anew then), or are done: seen by whoever reads global memory
 // after a release of this thread (gs_bulk_fence() between, where other blocks rely on it).

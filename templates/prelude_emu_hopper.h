@@ -138,11 +138,12 @@ void gs_bulk_bring(gs_emu_thread *t, S shared, int at, X x, i64 i, int count, B 
   GS_TILES(t)->bar_copies(t, bar, line);
   for (int k = 0; k < count; k += chunk)
     __builtin_memcpy(gs_span(shared, at + k, chunk, GS_EMU_WRITE | GS_EMU_BY_BAR, line),
-                     gs_span(x, i + k, chunk, GS_EMU_READ, line), 16);
+                     gs_span(x, i + k, chunk, GS_EMU_READ | GS_EMU_BY_BAR, line), 16);
   GS_TILES(t)->bar_landed(t, bar, count * (int)sizeof(T), line);
 }
 #define gs_bulk_load(shared, at, x, i, count, bars, j)                                             \
   gs_bulk_bring(gs_meet(gs_here), shared, (at), x, (i), (count), bars, (j), __LINE__)
+#define gs_bulk_load_back gs_bulk_load
 #define gs_bulk_close() (GS_TILES(gs_meet(gs_here))->bulk_close(gs_here.self, __LINE__))
 #define gs_bulk_fence() ((void)0)
 
@@ -153,6 +154,7 @@ void gs_bulk_bring(gs_emu_thread *t, S shared, int at, X x, i64 i, int count, B 
   (GS_TILES(gs_meet(gs_here))->named(gs_here.self, (id), (threads), 1, __LINE__))
 #define gs_bar_arrive(id, threads)                                                                 \
   (GS_TILES(gs_meet(gs_here))->named(gs_here.self, (id), (threads), 0, __LINE__))
+#define gs_afresh(v) ((int)(v))
 #define GS_REGISTERS_DOWN(n) (GS_TILES(gs_meet(gs_here))->registers(gs_here.self, (n), 0, __LINE__))
 #define GS_REGISTERS_UP(n) (GS_TILES(gs_meet(gs_here))->registers(gs_here.self, (n), 1, __LINE__))
 

@@ -37,6 +37,7 @@ void att_plan(att *a, bool keys, int tile, int other) {
   att_int(a, &x, "OTHER", other);
   att_int(a, &x, "COARSE", keys ? 3 : 0);
   att_hole(&x, "COST", att_fill(a, &x, keys ? "cost_of_keys" : "cost_of_queries"));
+  att_hole(&x, "RANK", att_fill(a, &x, keys ? "rank_of_keys" : "rank_of_queries"));
   att_hole(&x, "FALL", keys ? att_fill(a, &x, "fall_along") : "");
   att_write(a, &x);
 }

@@ -174,19 +174,21 @@ static gs_count padded_tiles(const att *a, int tile, int64_t coef) {
                     .plus_dims = (gs_dims)1 << a->b};
 }
 
-static att_kernel prepare_piece(att *a, const char *piece, const sums *q) {
+/* each: how many heads a block takes one after the other, for one search of the document. */
+static att_kernel prepare_piece(att *a, const char *piece, const sums *q, int each) {
   att_begin(a);
   att_kernel x = {.file = "attention_prepare",
                   .piece = piece,
                   .threads = 256,
                   .prelude = GS_PRELUDE_TILES,
-                  .grid = padded_tiles(a, q->tile, a->heads)};
+                  .grid = padded_tiles(a, q->tile, a->heads / each)};
   int lanes = a->size <= 64 ? 8 : a->size <= 128 ? 16 : 32;
   x.tunables = fmt(&a->k, "threads=256 tile=%d lanes=%d", q->tile, lanes);
   att_int(a, &x, "TILE_Q", q->tile);
   att_int(a, &x, "TILE_N", q->key_tile);
   att_int(a, &x, "LANES", lanes);
   att_int(a, &x, "TURNS", 1);
+  att_int(a, &x, "EACH", each);
   att_int(a, &x, "DP", q->dp);
   att_int(a, &x, "TURNED", q->bulk);
   att_piece(a, &x, "DQ_ROW", q->bulk ? "rows_heads" : "rows_tokens");
@@ -199,7 +201,7 @@ static void prepare(att *a, const sums *q) {
   att_temp(a, "stats", GS_F32, padded_tiles(a, q->tile, 2 * a->heads * q->tile));
   if (dq) att_temp(a, "dq_acc", GS_F32, att_count(a->heads * q->dp, a->t));
   if (dq && !q->fast) att_temp(a, "turn", GS_I32, padded_tiles(a, q->tile, a->heads));
-  att_kernel x = prepare_piece(a, "prepare", q);
+  att_kernel x = prepare_piece(a, "prepare", q, a->heads % 4 == 0 ? 4 : 1);
   x.writes = "stats,turn,dq_acc";
   att_piece(a, &x, "CLEAR", !dq ? NULL : q->fast ? "clear_dq" : "clear_turns");
   bool unseen = dq && q->finishes;
@@ -210,12 +212,12 @@ static void prepare(att *a, const sums *q) {
 /* dq from its sums, and the gradient of the sink's logit. */
 static void finish(att *a, const sums *q) {
   if (att_wants(a, "dq") && !q->finishes) {
-    att_kernel x = prepare_piece(a, "finish", q);
+    att_kernel x = prepare_piece(a, "finish", q, 1);
     att_piece(a, &x, "ADDED", q->fast ? "added_always" : "added_turns");
     att_write(a, &x);
   }
   if (!a->dsink) return;
-  att_kernel x = prepare_piece(a, "sink", q);
+  att_kernel x = prepare_piece(a, "sink", q, 1);
   x.threads = 1024;
   x.grid = (gs_count){.coef = a->heads, .div = 1};
   att_write(a, &x);
@@ -283,17 +285,20 @@ static void main_sm80(att *a, const tiles *t, const sums *q) {
 
 /* ---- backward, wgmma ---- */
 
-static bool reads_memory(const emit *e, int v) {
-  const val *x = &e->vals[v];
+/* Leaves are loads by kind, too, but their values are at hand. */
+static bool reads_memory(const att *a, int v) {
+  const val *x = &a->e->vals[v];
+  for (int l = 0; l < LEAVES; l++)
+    if (a->leaf[l] == v) return false;
   bool reads = x->kind == VAL_LOAD;
-  for (int i = 0; i < x->nargs; i++) reads |= reads_memory(e, x->arg[i]);
+  for (int i = 0; i < x->nargs; i++) reads |= reads_memory(a, x->arg[i]);
   return reads;
 }
 
 /* Whether a query sees from the document's first key to one that is known without memory: else
  * registers go to it. */
 static bool has_simple_keys(const att *a) {
-  return a->e->vals[a->first].kind == VAL_CONST && !reads_memory(a->e, a->last);
+  return a->e->vals[a->first].kind == VAL_CONST && !reads_memory(a, a->last);
 }
 
 static tiles hopper_backward_sizes(const att *a) {
@@ -311,7 +316,7 @@ static tiles hopper_backward_sizes(const att *a) {
 
 /* Where things lie in shared memory, in bytes; elements of tiles have two. */
 static void place_hopper(att *a, att_kernel *x, const tiles *t, int panels, const sums *q) {
-  int rings = t->q_stages + t->stages, nbars = 18 + 2 * rings;
+  int rings = t->q_stages + t->stages, nbars = 22 + 2 * rings;
   int64_t count = (int64_t)(2 * t->n + rings * t->m) * panels * 64 + (int64_t)2 * t->m * t->n;
   int64_t parts = q->bulk ? t->m * q->dp : 4; /* of dq: f32 */
   int64_t near = 2 * count + (q->bulk ? 4 * parts : 128);
@@ -333,13 +338,14 @@ static void cluster_holes(att *a, att_kernel *x, int cluster) {
   att_hole(x, "OPEN", pair ? "GS_KERNEL_CLUSTER" : "GS_KERNEL");
   att_hole(x, "OPEN_MORE", pair ? "1, 2" : "0");
   att_int(a, x, "WAVE", pair ? 1 : small ? 8 : 32);
+  att_int(a, x, "AHEAD", pair ? 0 : 3); /* steps before an item's end when the next one is taken */
   att_hole(x, "RANK", pair ? "GS_CLUSTER_RANK" : "0");
-  att_hole(x, "GOT", pair ? "(int)number[0]" : "slots[37]");
+  att_piece(a, x, "GOT", pair ? "got_cluster" : "got_alone");
   att_piece(a, x, "CLUSTER_SYNC", pair ? "cluster_sync" : NULL);
   att_piece(a, x, "CLUSTER_ARRAYS", pair ? "cluster_arrays" : NULL);
   att_piece(a, x, "LOADER_END", pair ? "loader_end" : NULL);
-  att_piece(a, x, "MENDER_END", pair ? "mender_end" : NULL);
-  att_piece(a, x, "NUMBER", pair ? "number_cluster" : "number_alone");
+  att_piece(a, x, "MENDER_SYNC", pair ? "mender_sync" : NULL);
+  att_piece(a, x, "NUMBER", pair ? "number" : NULL);
   att_piece(a, x, "CLOSE", pair ? "close_cluster" : "close_alone");
 }
 
@@ -357,6 +363,8 @@ static void dq_holes(att *a, att_kernel *x, const sums *q) {
   att_piece(a, x, "ADDER", q->bulk ? "adder_bulk" : "adder_turns");
   att_piece(a, x, "LEAVE_DQ", q->fast ? "leave_dq_fast" : "leave_dq_turns");
   att_piece(a, x, "ADD_DQ", q->bulk ? "add_dq_bulk" : "add_dq_registers");
+  att_piece(a, x, "WAIT_BEFORE", q->bulk ? "wait_before_bulk" : "wait_before_registers");
+  att_hole(x, "BEFORE", q->bulk ? "sums" : "dq_acc");
   att_piece(a, x, "DQ_FREE_WAIT", q->bulk ? "dq_free_wait" : NULL);
   att_piece(a, x, "DQ_LEFT", q->bulk ? "dq_left_bulk" : q->fast ? NULL : "dq_left_turns");
 }

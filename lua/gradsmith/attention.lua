@@ -156,7 +156,8 @@ local function backward(l)
     local w = weights(c, c.sink and s.lse or f.where(c.sees, s.lse, 0))
     local delta = f.sum(d.y * s.y, "D")
     local dz = w * (f.sum(d.y * p.v, "D") - delta)
-    local ds = f.where(c.seen, l.dscore(dz, c.s, c.i, c.p, c.z), 0)
+    local z = f.round(c.z, "f32") -- as kernels have it: what was added is not taken away unseen
+    local ds = f.where(c.seen, l.dscore(dz, c.s, c.i, c.p, z), 0)
     ds = f.round(ds, p.k.type)
     local grads = {
       q = p.scale * f.sum(ds * p.k, "S"),

@@ -7,7 +7,7 @@ A configuration is a pass of the pack (type, heads, head size, masks), and drawn
 documents (none, one, odd ones, keys more or fewer than queries), rows past the last document, which hold NaN,
 strides, a scale of the values, and the values. Without cap, sink and prefix the reference is torch's math
 backend; with them the formulas of lua/layers/attention.lua. An element may be off by a few roundings of the
-sum of its terms' sizes.
+sum of its terms' sizes, and by the steps of the type's smallest numbers.
 """
 import math
 import random
@@ -21,6 +21,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 DEV = "cuda"
 NAMES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 UNIT = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-18}
+# Below 2^-14 numbers of f16 are 2^-24 apart, so that weights p (forward: at most 1 before they are divided by
+# their sum, which is at least 1) and ds are rounded by up to half of that however small they are, for each pair.
+# bf16 and f32 reach down to 2^-126.
+STEP = {"bf16": 1e-30, "f16": 2.0**-25, "f32": 1e-30}
 
 
 def read(key):
@@ -43,7 +47,8 @@ def seen(o, n_q, n_k, prefix):
 
 
 def document(o, q, k, v, dy, scale, slopes, sinks, prefix):
-    """y, lse and gradients of one document [heads, n, D] in f32, with the sum of their terms' sizes."""
+    """y, lse and gradients of one document [heads, n, D] in f32, with the sum of their terms' sizes, and of what
+    the terms' weights are multiplied with."""
     mask, apart = seen(o, q.shape[1], k.shape[1], prefix)
     s = scale * q @ k.transpose(1, 2)
     z, slope = s, torch.ones_like(s)
@@ -64,10 +69,13 @@ def document(o, q, k, v, dy, scale, slopes, sinks, prefix):
     out = dict(y=y, dq=scale * ds @ k, dk=scale * turned(ds) @ q, dv=turned(p) @ dy)
     most = dict(y=p @ v.abs(), dq=abs(scale) * rough @ k.abs(), dk=abs(scale) * turned(rough) @ q.abs(),
                 dv=turned(p) @ dy.abs())
+    every = mask.float().expand_as(p)
+    met = dict(y=every @ v.abs(), dq=abs(scale) * every @ k.abs(), dk=abs(scale) * turned(every) @ q.abs(),
+               dv=turned(every) @ dy.abs())
     if o["sink"]:
         weight = torch.exp(sinks[:, None] - lse)
         out["dsinks"], most["dsinks"] = -(weight * delta[:, :, 0]).sum(1), (weight * size[:, :, 0]).sum(1)
-    return out, most, lse
+    return out, most, met, lse
 
 
 def backend(o, q, k, v, dy, scale, slopes):
@@ -131,19 +139,19 @@ def one(r, forward, backward, o, name):
         heads = lambda t, lo, n: t[lo:lo + n].float().transpose(0, 1)
         spread = lambda t, lo, n: heads(t, lo, n).repeat_interleave(G, 0)
         qf, df, kf, vf = heads(q, a, x), heads(dy, a, x), spread(k, b, w), spread(v, b, w)
-        want, most, lse = document(o, qf, kf, vf, df, scale, slopes.flatten(), sinks.flatten().float(),
-                                   int(prefixes[i]))
+        want, most, met, lse = document(o, qf, kf, vf, df, scale, slopes.flatten(), sinks.flatten().float(),
+                                        int(prefixes[i]))
         if not (o["cap"] or o["sink"] or o["prefix"]) and x and w and bool(seen(o, x, w, 0)[0].any(1).all()):
             want.update(backend(o, qf, kf, vf, df, scale, slopes.flatten()))
         grown = 1 + 0.1 * size * size * math.sqrt(D)  # scores' own rounding, where they are large
-        c = 3 * unit * grown
+        c, step = 3 * unit * grown, STEP[name]
         for n in ("y", "dq"):
             have = (f if n == "y" else g)[n].flatten(1, 2)[a:a + x].transpose(0, 1)
-            hold(n, have, want[n], c * most[n] + 1e-30 + 2.0**-24 * (name == "f16"))
+            hold(n, have, want[n], c * most[n] + step * (met[n] + 2))
         for n in ("dk", "dv"):
             total = lambda t: t.unflatten(0, (K, G)).sum(1)
             have = g[n][b:b + w].transpose(0, 1)
-            hold(n, have, total(want[n]), c * total(most[n]) + 1e-30 + 2.0**-24 * (name == "f16"))
+            hold(n, have, total(want[n]), c * total(most[n]) + step * (total(met[n]) + 2))
         have = f["lse"].flatten(1)[a:a + x].t()
         both = torch.isfinite(lse)
         if not torch.equal(both, torch.isfinite(have)): bad.append("lse: infinities elsewhere")

@@ -15,7 +15,8 @@ enum { MAX_DOCUMENTS = 8, MAX_TENSORS = 32 };
 
 /* ---- through check ---- */
 
-static void holds(const char *arch, const char *dims, const char *options) {
+static void layer_holds(const char *layer, const char *arch, const char *dims,
+                        const char *options) {
   gs_error err = {0};
   gs_author *a;
   gs_device *d;
@@ -25,9 +26,13 @@ static void holds(const char *arch, const char *dims, const char *options) {
   cr_assert_eq(gs_author_new(&a, &err), GS_OK, "%s", err.message);
   gs_check_options c = {.seed = 3, .rounds = 1, .dims = dims, .options = options};
   c.devices = &d, c.ndevices = 1;
-  cr_expect_eq(gs_check_layer(a, "attention", &c, &r, &err), GS_OK, "%s", err.message);
+  cr_expect_eq(gs_check_layer(a, layer, &c, &r, &err), GS_OK, "%s", err.message);
   gs_author_free(a);
   gs_device_close(d);
+}
+
+static void holds(const char *arch, const char *dims, const char *options) {
+  layer_holds("attention", arch, dims, options);
 }
 
 #define ALL "window=9,cap=2.5,alibi=1,sink=1,prefix=1"
@@ -39,6 +44,12 @@ Test(attention, check_sm_90a, .timeout = 300) {
 }
 Test(attention, check_fast_dq, .timeout = 300) {
   holds("sm_80", "T=40,S=40,B1=3,K=2,G=1,D=16", "fast_dq=1,causal=0");
+}
+
+/* The bound counts what a score's rounding loses where the backward takes most of it away again. */
+Test(attention, check_scores_far_from_zero, .timeout = 300) {
+  layer_holds(GS_TEST_DIR "/layers/good/attention_far.lua", "sm_80", "T=17,S=17,B1=2,K=2,G=2,D=8",
+              NULL);
 }
 
 /* ---- batches ---- */

@@ -127,7 +127,7 @@ static void holds(const plan *p, const batch *b, bool keys) {
   int64_t room, rows = keys ? b->S : b->T, before = INT64_MAX;
   const int32_t *cu = keys ? b->cu_k : b->cu_q;
   int32_t *v = made(p, b, &room);
-  int64_t n = 0, past = ceil_div(rows - cu[b->documents], p->tile);
+  int64_t n = 0, past = ceil_div(rows - cu[b->documents], p->tile), last = -1;
   int64_t next[64] = {0};
   for (int d = 0; d < b->documents; d++) n += ceil_div(cu[d + 1] - cu[d], p->tile);
   cr_assert_eq(v[0], n + past, "%d tiles, %lld expected", v[0], (long long)(n + past));
@@ -146,7 +146,10 @@ static void holds(const plan *p, const batch *b, bool keys) {
     if (keys) cost = ceil_div(cost, 8); /* what is alike counts as equal */
     cr_assert(cost <= before, "place %lld: cost %lld after %lld", (long long)i, (long long)cost,
               (long long)before);
-    before = cost;
+    /* What is equal: of 32 key tiles, those that are first in their documents come first. */
+    int64_t rank = ((first + m) / 32 << 40) + (keys ? m << 20 : (first + m) % 32 << 20) + first + m;
+    cr_assert(cost < before || rank > last, "place %lld: too late", (long long)i);
+    before = cost, last = rank;
   }
   for (int64_t i = 0; i < past; i++) {
     cr_assert_eq(v[1 + 2 * (n + i)], -1);
@@ -161,6 +164,7 @@ static const batch batches[] = {
     {5, 1000, 900, {0, 0, 130, 130, 700, 700}, {0, 40, 40, 200, 900, 900}},
     {4, 513, 2000, {0, 1, 2, 3, 513}, {0, 1000, 1000, 1001, 1600}},
     {3, 200, 200, {0, 0, 0, 0}, {0, 0, 0, 200}},
+    {5, 1000, 1000, {0, 200, 400, 600, 800, 1000}, {0, 200, 400, 600, 800, 1000}},
 };
 
 Test(attention_plan, queries, .timeout = 60) {
