@@ -166,10 +166,15 @@ static double flops_of(const documents *d, const made *m, bool backward) {
   return 4 * seen * heads * (backward ? 2.5 : 1);
 }
 
-static gs_status write_documents(gs_subject *s, const documents *d, gs_error *err) {
+/* Into every input that says where pieces begin. */
+static gs_status write_documents(gs_subject *s, const made *m, const documents *d, gs_error *err) {
+  const gs_layer_decl *l = gs_layer_declaration(m->instance->layer);
   size_t bytes = sizeof *d->cu * (size_t)(d->n + 1);
-  gs_status st = gs_subject_write(s, "cu_q", d->cu, bytes, err);
-  return st == GS_OK ? gs_subject_write(s, "cu_k", d->cu, bytes, err) : st;
+  gs_status st = GS_OK;
+  for (int i = 0; i < l->nparams && st == GS_OK; i++)
+    if (l->drawn[i].offsets_dim >= 0)
+      st = gs_subject_write(s, l->params[i].name, d->cu, bytes, err);
+  return st;
 }
 
 /* Scores of deviation 1, and of each row about the sum that such scores have: infinities would
@@ -192,7 +197,7 @@ static gs_status use_documents(const gs_bench_case *c, const made *m, gs_subject
   documents *d = malloc(sizeof *d);
   if (!d) return gs_fail(err, GS_ERR_MEMORY, "no memory for documents");
   gs_status st = read_documents(c->documents, d, err);
-  if (st == GS_OK) st = write_documents(s, d, err);
+  if (st == GS_OK) st = write_documents(s, m, d, err);
   if (st == GS_OK) st = write_scores(s, m, err);
   r->flops = flops_of(d, m, c->pass == GS_PASS_BACKWARD);
   r->by_flops = true;

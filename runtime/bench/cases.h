@@ -14,8 +14,9 @@ typedef struct gs_bench_case {
   const char *wanted;  /* backward: the results wanted, "dgate,dup,y"; NULL: all gradients */
   const char *peer;    /* op and shape of the same work in tests/bench/peers_kernels.py,
                           "rmsnorm.fwd 16384x4096"; NULL: no peer is timed */
-  /* Attention: lengths of its documents, "8x2048" or "4000,180,64"; cu_q and cu_k are made of them.
-   * Products of two matrices are what takes the time: held against this GPU's GEMM rate. */
+  /* Attention: lengths of its documents, "8x2048" or "4000,180,64", for its inputs that say where
+   * these begin. Products of two matrices are what takes the time: held against this GPU's GEMM
+   * rate. */
   const char *documents;
   bool is_head; /* no layer: linear + cross entropy, of T, H and V, as the step has it */
 } gs_bench_case;

@@ -31,16 +31,22 @@ static void beyond(const gs_bench_row *r, char *out, size_t cap) {
              (double)r->memory / 1048576);
 }
 
-/* "1.03 x liger": how many times faster than the best peer, in the run beside it. */
+/* "1.03 x liger": how many times faster than the best peer, both in turns. */
 static void against(const gs_bench_row *r, char *out, size_t cap) {
+  out[0] = 0;
   if (r->npeers && r->beside > 0)
     snprintf(out, cap, "%.2f x %s", r->peers[0].seconds / r->beside, r->peers[0].name);
-  else
-    snprintf(out, cap, "%s", "");
+}
+
+/* Our time in turns with the peers; "" where there were none, or where ours is in turns with its
+ * products. */
+static void in_turns(const gs_bench_row *r, char *out, size_t cap) {
+  out[0] = 0;
+  if (r->npeers && r->beside > 0 && r->products == 0) snprintf(out, cap, "%.1f", r->beside * 1e6);
 }
 
 void gs_bench_line(const gs_bench *b, const gs_bench_row *r, gs_text *out) {
-  char of[32], peer[96], rate[32], more[96];
+  char of[32], peer[96], rate[32], more[96], turns[32];
   gs_text_printf(out, "%-30s %-24s %-4s ", r->name, r->shape, gs_type_name(r->dtype));
   if (r->why[0]) {
     gs_text_printf(out, "none: %s", r->why);
@@ -50,9 +56,12 @@ void gs_bench_line(const gs_bench *b, const gs_bench_row *r, gs_text *out) {
   against(r, peer, sizeof peer);
   rate_of(r, rate, sizeof rate);
   beyond(r, more, sizeof more);
-  gs_text_printf(out, "%9.1f us %11s %7s of %s  spread %2.0f %%%s%s%s%s", r->t.median * 1e6, rate,
-                 of, r->by_flops ? "GEMM" : "copy", 100 * gs_timing_spread(&r->t),
-                 more[0] ? "  " : "", more, peer[0] ? "  " : "", peer);
+  in_turns(r, turns, sizeof turns);
+  gs_text_printf(out, "%9.1f us %11s %7s of %s  spread %2.0f %%%s%s", r->t.median * 1e6, rate, of,
+                 r->by_flops ? "GEMM" : "copy", 100 * gs_timing_spread(&r->t), more[0] ? "  " : "",
+                 more);
+  if (turns[0]) gs_text_printf(out, "  in turns %s us", turns);
+  if (peer[0]) gs_text_printf(out, "  %s", peer);
 }
 
 /* ---- JSON ---- */
@@ -135,7 +144,7 @@ static gs_status write_json(const gs_bench *b, const char *path, gs_error *err) 
 /* ---- Markdown ---- */
 
 static void table(const gs_bench *b, gs_text *t) {
-  char of[32], peer[96], rate[32], more[96];
+  char of[32], peer[96], rate[32], more[96], turns[32];
   const gs_about *a = &b->about;
   gs_text_printf(t, "%s, driver %s, %s; protocol %d: medians of %d, cold L2.\n", a->name, a->driver,
                  a->compiler, GS_MEASURE_PROTOCOL, GS_MEASURE_SAMPLES);
@@ -144,9 +153,13 @@ static void table(const gs_bench *b, gs_text *t) {
     gs_text_printf(t, "cuBLASLt bf16 8192^3 %.0f TFLOP/s.\n\n", b->rates.gemm * 1e-12);
   else
     gs_text_add(t, "cuBLASLt rate unknown.\n\n");
-  gs_text_add(
-      t, "| kernel | shape | us | rate | of copy or GEMM | against the best peer | peers, us |\n"
-         "|---|---|---|---|---|---|---|\n");
+  gs_text_add(t,
+              "Alone: this program's launches by themselves; rate and share are of that. In turns: "
+              "ours between the peers, by one script, with what a call costs there. Only times in "
+              "turns compare.\n\n"
+              "| kernel | shape | alone, us | rate | of copy or GEMM | in turns, us "
+              "| peers in turns, us | against the best peer |\n"
+              "|---|---|---|---|---|---|---|---|\n");
   for (int i = 0; i < b->n; i++) {
     const gs_bench_row *r = &b->rows[i];
     if (r->why[0]) continue;
@@ -154,11 +167,12 @@ static void table(const gs_bench *b, gs_text *t) {
     against(r, peer, sizeof peer);
     rate_of(r, rate, sizeof rate);
     beyond(r, more, sizeof more);
-    gs_text_printf(t, "| %s | %s | %.1f | %s | %s | %s%s%s |", r->name, r->shape, r->t.median * 1e6,
-                   rate, of, peer, more[0] && peer[0] ? "; " : "", more);
+    in_turns(r, turns, sizeof turns);
+    gs_text_printf(t, "| %s | %s | %.1f | %s | %s | %s |", r->name, r->shape, r->t.median * 1e6,
+                   rate, of, turns);
     for (int k = 0; k < r->npeers; k++)
       gs_text_printf(t, "%s %s %.1f", k ? "," : "", r->peers[k].name, r->peers[k].seconds * 1e6);
-    gs_text_add(t, " |\n");
+    gs_text_printf(t, " | %s%s%s |\n", peer, more[0] && peer[0] ? "; " : "", more);
   }
   if (b->missing[0]) gs_text_printf(t, "\nPeers not there: %s.\n", b->missing);
 }

@@ -12,9 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHUNK_BYTES ((int64_t)256 << 20) /* of logits, where that is CHUNK_TOKENS or more, */
+#define CHUNK_BYTES ((int64_t)300 << 20) /* of logits, where that is CHUNK_TOKENS or more, */
 #define MOST_BYTES ((int64_t)512 << 20)  /* and in any case */
-#define CHUNK_TOKENS 768                 /* with fewer rows matrix products are slower */
+#define CHUNK_TOKENS 512                 /* with fewer rows matrix products are slower */
+#define CHUNK_ROWS 256                   /* and where half a tile's rows are left over */
 #define ROW_ALIGN 128                    /* bytes: rows of the logits begin at multiples of it */
 #define EVEN 8 /* matrix products over a V that is no multiple take many times as long */
 
@@ -41,18 +42,18 @@ static int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-/* As many as have room in CHUNK_BYTES, or CHUNK_TOKENS; all chunks about equal, multiples of 128.
- */
+/* As many as have room in CHUNK_BYTES, or CHUNK_TOKENS; all chunks about equal, multiples of
+ * CHUNK_ROWS. */
 int64_t gs_head_chunk(int64_t tokens, int64_t V, gs_type type) {
   int64_t row = round_up(V * (int64_t)gs_type_size(type), ROW_ALIGN);
   int64_t most = CHUNK_BYTES / row;
   if (most < CHUNK_TOKENS) most = CHUNK_TOKENS;
   if (most > MOST_BYTES / row) most = MOST_BYTES / row;
-  if (most >= 128) most = most / 128 * 128;
+  if (most >= CHUNK_ROWS) most = most / CHUNK_ROWS * CHUNK_ROWS;
   if (most < 1) most = 1;
   if (tokens <= most) return tokens;
   int64_t chunks = (tokens + most - 1) / most;
-  int64_t even = round_up((tokens + chunks - 1) / chunks, 128);
+  int64_t even = round_up((tokens + chunks - 1) / chunks, CHUNK_ROWS);
   return even < most ? even : most;
 }
 
@@ -173,6 +174,20 @@ static int begin_grad(gs_record *r, int var, int contributions, bool *add) {
   return grad;
 }
 
+/* Nobody adds to the gradient of var, and one product makes it: rounded once, it loses no more than
+ * a linear's result does. */
+static bool is_made_at_once(const head *b, int var) {
+  const gs_record *r = b->r;
+  int base = r->vars[var].base;
+  for (int i = 0; i < r->ncalls; i++) {
+    const gs_call *c = &r->calls[i];
+    if (c->is_linear && r->vars[c->x].base == base) return false;
+    for (int k = 0; !c->is_linear && k < c->decl->nparams; k++)
+      if (c->param[k] >= 0 && r->vars[c->param[k]].base == base) return false;
+  }
+  return !b->adapter && b->even == b->V;
+}
+
 static void begin_adapter(head *b) {
   gs_record *r = b->r;
   int64_t shape[2] = {b->T, gs_params_lora(r->params)->r};
@@ -212,6 +227,7 @@ static void begin(head *b) {
                    gs_record_base(r, b->weight)->needs_grad);
   b->dx = b->dweight = b->db = b->da = -1;
   if (b->wants_grad) {
+    if (is_made_at_once(b, b->x)) gs_record_base(r, b->x)->narrow = true;
     b->dx = begin_grad(r, b->x, b->adapter ? 2 : 1, &b->add_dx);
     b->dweight = begin_grad(r, b->weight, 1, &b->add_dweight);
   }

@@ -28,8 +28,8 @@ typedef struct gs_var {
   bool needs_grad; /* of a base: a trained parameter reaches it */
   bool
       from_linear; /* of a base: a matrix product made it, so its gradient enters matrix products */
-  bool narrow;     /* of a base: matrix units of a layer read or make its gradient, which so has the
-                      type of the step, whoever adds to it */
+  bool narrow;     /* of a base: matrix units of a layer or of the head read or make its gradient,
+                      which so has the type of the step, whoever adds to it */
   bool keep;       /* read by the host after the step: its memory is not used again */
   gs_ptr ptr;      /* FIXED: where it lies. VALUE: filled in when the plan is placed */
   /* kept by backward.c, of a base */

@@ -222,7 +222,7 @@ Test(bench, peers_are_read) {
   fine(gs_bench_add_peers(&b, list, path, &err));
   cr_assert(r.npeers == 2 && strcmp(r.peers[0].name, "liger") == 0);
   gs_bench_line(&b, &r, &t);
-  cr_assert(strstr(t.s, "1.20 x liger"), "%s", t.s);
+  cr_assert(strstr(t.s, "in turns 100.0 us  1.20 x liger"), "%s", t.s);
   cr_assert(strstr(b.missing, "unsloth (no folder)"), "%s", b.missing);
   gs_text_free(&t);
   fine(gs_file_write(path, text, 40, &err));
