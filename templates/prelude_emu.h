@@ -212,6 +212,10 @@ GS_FN f32 gs_less(f32 v, bool holds) {
   if (holds) v = v - 1.0f;
   return v;
 }
+// v[at] becomes x where there is such an element.
+template <int N> GS_FN void gs_set(f32 (&v)[N], int at, f32 x) {
+  if (at >= 0 && at < N) v[at] = x;
+}
 GS_FN f32 gs_fma(f32 a, f32 b, f32 c) {
   return __builtin_fmaf(a, b, c);
 }
@@ -274,6 +278,9 @@ GS_FN f32 gs_exp_near(f32 v) {
 }
 GS_FN f32 gs_exp_near(f32 v, f32 from) {
   return gs_exp(v - from);
+}
+GS_FN f32 gs_near_scale(f32 scale, f32) {
+  return scale;
 }
 GS_FN f32 gs_sigmoid(f32 v) {
   return 1.0f / (1.0f + gs_exp(-v));
@@ -550,6 +557,9 @@ template <int N, class T> GS_FN f32 gs_most_of(const gs_packed<N, T> &m) {
   f32 most = gs_to_f32(m.e[0]);
   for (int k = 1; k < N; k++) most = gs_max(most, gs_to_f32(m.e[k]));
   return most;
+}
+template <int N, class T> GS_FN f32 gs_top_of(const gs_packed<N, T> &x) {
+  return gs_most_of(x);
 }
 
 #if !defined(GS_CHECKED)

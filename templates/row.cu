@@ -1,7 +1,8 @@
 // row.cu: reductions over the inner dims of a row. A row belongs to a cluster of blocks, to a
 // block, to a group of lanes of a warp, or to one thread. ring: blocks persist, and pieces of rows
 // come to a ring of places in shared memory; a row's first piece is at place `from`, in its lap of
-// the ring `lap_from`; thread 0 begins the copy of piece `need` of row `next` into place `into`.
+// the ring `lap_from`; thread 0 begins the copy of piece `need` of row `next` into place `into`,
+// which all left a piece ago, so that it need not wait for them.
 // beside: rows of two kinds, the blocks of the one before those of the other.
 
 //@ block
@@ -37,7 +38,7 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, 1, 0,
   GS_SYNC();
   i64 next = GS_BID;
   int need = 0, into = 0, lap = 1;
-  for (int b = 0; b < @{RING}; b++) {
+  for (int b = 0; b < @{RING} - 1; b++) {
     @{COPIES}
   }
   int from = 0, lap_from = 0, turn = 0;
@@ -68,7 +69,7 @@ GS_KERNEL_CLUSTER(@{ENTRY}, @{THREADS}, 1, @{CLUSTER},
   GS_CLUSTER_SYNC();
   i64 next = GS_BID / @{CLUSTER};
   int need = 0, into = 0, lap = 1;
-  for (int b = 0; b < @{RING}; b++) {
+  for (int b = 0; b < @{RING} - 1; b++) {
     @{COPIES}
   }
   int from = 0, lap_from = 0, turn = 0;

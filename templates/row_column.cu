@@ -1,7 +1,8 @@
 // row_column.cu: as row.cu, and sums over the rows besides. Blocks persist: each takes every
 // GS_NBLOCKS-th row and keeps its sums of the columns on the chip; total.cu adds those of all
 // blocks. Where rows are copied ahead, a turn begins the copies of a row that comes later, in a
-// ring of places in shared memory, and then takes the row that has come.
+// ring of places in shared memory, and then takes the row that has come. WAIT: where the kernel
+// before may be running yet, this one ends after it.
 
 //@ block
 @{BANNER}
@@ -13,6 +14,7 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, @{BARRIER_FREE},
     @{BODY}
   }
   GS_LET_NEXT();
+  @{WAIT}
   @{PARTS}
 }
 //@ group
@@ -29,6 +31,7 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, @{BARRIER_FREE},
     @{BODY}
   }
   GS_LET_NEXT();
+  @{WAIT}
   @{PARTS}
 }
 //@ ahead
@@ -55,6 +58,37 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
     }
   }
   GS_LET_NEXT();
+  @{WAIT}
+  @{PARTS}
+}
+//@ bulk
+@{BANNER}
+GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
+               @{PARAMS}) {
+  @{SHARED}
+  if (GS_TID == 0) {
+    for (int place = 0; place < @{RING}; place++) gs_mbar_init(come, place, 1);
+    gs_mbar_ready();
+    for (int place = 0; place < @{RING}; place++) {
+      const i64 @{ROW} = GS_BID + place * GS_NBLOCKS;
+      const int into = place * @{WIDTH};
+      if (@{ROW} < @{COUNT}) {
+        @{FETCH}
+      }
+    }
+  }
+  @{SUMS}
+  GS_SYNC();
+  int to = 0, phase = 0;
+  for (i64 first = GS_BID; first < @{COUNT}; first += GS_NBLOCKS) {
+    const i64 @{ROW} = first;
+    const int from = to * @{WIDTH};
+    @{BODY}
+    to = to + 1 < @{RING} ? to + 1 : 0;
+    phase ^= to == 0;
+  }
+  GS_LET_NEXT();
+  @{WAIT}
   @{PARTS}
 }
 //@ ahead_group
@@ -85,6 +119,7 @@ GS_KERNEL_MANY(@{ENTRY}, @{THREADS}, @{BLOCKS}, 0,
     }
   }
   GS_LET_NEXT();
+  @{WAIT}
   @{PARTS}
 }
 //@ single

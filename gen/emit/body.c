@@ -313,20 +313,54 @@ static const char *less_text(kern *k, const val *x) {
   return fmt(k, "gs_less(%s, %s)", bare_text(k, x->arg[0]), bare_text(k, condition));
 }
 
+static bool is_of_row(const kern *k, int v) {
+  return !(k->e->vals[v].deps & ~k->u->rows);
+}
+
+/* exp of v less what the row has, one number or the sum of two. */
+typedef struct row_exp {
+  int v;
+  const char *from;
+} row_exp;
+
+static bool exp_from_row(kern *k, const val *x, row_exp *out) {
+  const emit *e = k->e;
+  if (x->kind != VAL_OP || x->op != GS_OP_EXP || k->name[x->arg[0]]) return false;
+  const val *d = &e->vals[x->arg[0]], *inner;
+  if (d->kind != VAL_OP || d->op != GS_OP_SUB || !is_of_row(k, d->arg[1])) return false;
+  *out = (row_exp){d->arg[0], bare_text(k, d->arg[1])};
+  inner = &e->vals[d->arg[0]];
+  if (inner->kind != VAL_OP || inner->op != GS_OP_SUB || !is_of_row(k, inner->arg[1])) return true;
+  *out = (row_exp){inner->arg[0],
+                   fmt(k, "%s + %s", value_text(k, inner->arg[1]), value_text(k, d->arg[1]))};
+  return true;
+}
+
 /* exp of what is rounded to 16 bits next: of a difference from what the row has, in one step. */
 static const char *near_exp_text(kern *k, const val *x) {
+  row_exp r;
   if (!k->near_exp || x->op != GS_OP_EXP) return NULL;
-  const val *d = &k->e->vals[x->arg[0]];
-  bool from_row = !k->name[x->arg[0]] && d->kind == VAL_OP && d->op == GS_OP_SUB &&
-                  !(k->e->vals[d->arg[1]].deps & ~k->u->rows);
-  if (!from_row) return fmt(k, "gs_exp_near(%s)", bare_text(k, x->arg[0]));
-  return fmt(k, "gs_exp_near(%s, %s)", bare_text(k, d->arg[0]), bare_text(k, d->arg[1]));
+  if (!exp_from_row(k, x, &r)) return fmt(k, "gs_exp_near(%s)", bare_text(k, x->arg[0]));
+  return fmt(k, "gs_exp_near(%s, %s)", bare_text(k, r.v), r.from);
+}
+
+/* Such an exp times what the row has: that takes up what the one step leaves over. */
+static const char *scaled_exp_text(kern *k, const val *x) {
+  row_exp r;
+  if (!k->near_exp || x->op != GS_OP_MUL) return NULL;
+  for (int i = 0; i < 2; i++) {
+    int scale = x->arg[i], exp = x->arg[1 - i];
+    if (!k->name[exp] && is_of_row(k, scale) && exp_from_row(k, &k->e->vals[exp], &r))
+      return fmt(k, "(gs_near_scale(%s, %s) * %s)", bare_text(k, scale), r.from,
+                 value_text(k, exp));
+  }
+  return NULL;
 }
 
 static const char *op_text(kern *k, int v) {
   const val at = k->e->vals[v], *x = &at;
-  const char *less = less_text(k, x), *near = near_exp_text(k, x);
-  if (less || near) return less ? less : near;
+  const char *less = less_text(k, x), *near = near_exp_text(k, x), *scaled = scaled_exp_text(k, x);
+  if (less || near || scaled) return less ? less : near ? near : scaled;
   if (x->op == GS_OP_LOOKUP && k->near_tables[x->index]) return near_text(k, x);
   bool narrow = is_narrow(k->e, v);
   const char *c = op_template(k, x, narrow); /* no '$' first before a call's argument */

@@ -138,6 +138,7 @@ typedef struct unit {
   int row_dim[GS_MAX_RANK];
   bool reduces;        /* has reductions over inner dims */
   bool gathers;        /* reads a row in place elsewhere than it writes */
+  bool overlaps;       /* its kernel may begin before that of the unit before has ended */
   const char *formula; /* comment lines of the banner, or NULL */
   int line;
   int key; /* SUM_BY: the key's value, at the dim from */
@@ -238,6 +239,9 @@ const char *c_name(emit *e, const char *name);
 int64_t mem_packed(const emit *e, const mem *m); /* elements of the packed part */
 int mem_real(const emit *e, int m);              /* of a result in place: what it is written over */
 void share_in_place(emit *e);                    /* inplace.c: proves or refuses results in place */
+/* Whether two units may run at the same time: neither reads or writes what the other writes, in
+ * place too. */
+bool are_apart(const emit *e, const unit *a, const unit *b);
 void share_same(emit *e, int r); /* result r lies in the earlier one of the same value */
 
 /* ---- schedule.c ---- */
@@ -272,8 +276,9 @@ typedef struct geometry {
   int blocks;         /* that a processor is to hold at once; 1: as many as come out */
   int64_t cap;        /* blocks of a persistent kernel */
   int ahead;          /* rows that are copied to shared memory before it is their turn */
+  bool bulk;          /* by bulk copies of thread 0: a row's place is free when all have read it */
   bool resident;      /* what is read twice stays in registers */
-  bool fixed;         /* what all rows read, too: else in shared memory, where rows are copied */
+  bool fixed;         /* what all rows read, too: else in shared memory, or when it is needed */
   bool compensated;   /* column sums carry their rounding error along */
   bool carried;       /* column sums go to shared memory after every LONGEST_CHAIN rows */
   int64_t shared;     /* bytes of it that are not static */
@@ -288,11 +293,15 @@ typedef struct demand {
   bool persistent;
   int kept, fixed; /* registers that a vector takes of what is read twice; of what all rows read */
   int staged;      /* bytes of an element of what can be copied ahead */
+  int near;        /* registers of a vector of what rows beside one another read */
+  int once;        /* registers of a vector of that of it which one loop alone reads */
+  bool flat;       /* it lies as bulk copies take it, and the row's threads meet */
   int same;        /* bytes of an element of what all rows read */
   int sums;        /* over the columns */
   int levels;      /* of reductions */
   int streams;     /* vectors that a loop has in hand at once */
-  int work;        /* operations on an element */
+  int work;        /* operations on an element, */
+  bool costly;     /* an exponential, a quotient or the like among them */
 } demand;
 void geometry_row(const emit *e, const demand *d, geometry *out);
 /* A long row that threads keep in registers, `registers` a vector: for one block, or the blocks of
@@ -355,8 +364,9 @@ typedef struct kern {
     const char *text;
   } edges[8]; /* the lane's element outside of vectors, loaded at the row's beginning */
   int nedges;
-  bool rows_apart; /* a row's beginning is not to be joined with the places in it */
+  bool rows_apart;   /* a row's beginning is not to be joined with the places in it */
   const char *place; /* of a ring: where the vector in hand lies */
+  const char *again; /* bulk copies: what begins those of a later row, or NULL */
 } kern;
 
 typedef enum term_kind { TERM_STORE, TERM_REDUCE } term_kind;
@@ -454,11 +464,13 @@ void close_chunks(kern *k, const geometry *g, bool tested);
 /* ---- held.c: what a kernel of rows holds on the chip ---- */
 typedef struct held {
   int value;
-  bool twice;  /* several loops read it */
-  bool same;   /* all rows read the same */
-  bool packed; /* can stay as it lies in memory, and be fetched before the first loop */
-  bool staged; /* can be copied ahead */
-  bool early;  /* of a row that a few lanes have at once: fetched with what comes first */
+  bool twice;       /* several loops read it */
+  bool same;        /* all rows read the same */
+  bool packed;      /* can stay as it lies in memory, and be fetched before the first loop */
+  bool near;        /* rows beside one another read the same: there it comes from a cache */
+  bool staged;      /* can be copied ahead */
+  bool early;       /* of a row that a few lanes have at once: fetched with what comes first */
+  const char *next; /* near: registers of the next row's, or NULL */
 } held;
 enum { MAX_NEXT = 8 };
 typedef struct plan {
@@ -491,6 +503,8 @@ const char *declare_ring(kern *k, int v, int64_t elements);
 /* ---- ring.c: long rows in shared memory ---- */
 /* Bytes of a vector of all that several loops over the row read; 0: not to be copied in bulk. */
 int64_t ring_bytes(const kern *k, const plan *p);
+/* Whether a load lies along the main space as bulk copies take it. */
+bool copied_whole(const emit *e, const plan *p, const val *x);
 /* As long_row, by a ring. */
 bool ring_row(const emit *e, int64_t vectors, int64_t registers, int64_t bytes, geometry *g);
 /* Declares the ring; the text that begins the copies of a piece. */
@@ -528,6 +542,15 @@ void add_kernel(kern *k, shape *s);
 /* ---- record.c ---- */
 /* The text of a piece with its holes filled; "" after a failure. */
 const char *expand_piece(emit *e, const shape *s, const gs_hole *holes, int n);
+
+/* ---- parts.c ---- */
+/* A row is of some of the threads: a block has several at a time, whose sums have to meet. */
+bool rows_are_grouped(const geometry *g);
+void parts_allocate(emit *e, unit *u, const plan *p);
+void parts_declare(kern *k, plan *p);
+/* In long walks the block's sums go to wider ones now and then. */
+void parts_carry(kern *k, const plan *p);
+void parts_write(kern *k, plan *p);
 
 /* ---- row.c, beside.c ---- */
 /* Plans a kernel of rows; false after a failure. Then what is done for one row. */

@@ -15,14 +15,18 @@
 enum {
   GROUP_THREADS = 128,   /* a block of several rows */
   GROUP_CHUNKS = 4,      /* the most vectors a lane of a warp takes before a block takes the row */
-  ROW_THREADS = 128,     /* a block of one row, while a thread has no more vectors than: */
-  ROW_CHUNKS = 4,        /* many loads in flight and few threads to wait for */
-  PAIRS_MOST = 320,      /* threads of a block whose row is read in pairs of vectors, */
-  PAIRS_KEPT = 4,        /* of so many registers each */
+  ROWS_AT_ONCE = 6,      /* that a processor is to hold in blocks of a row each: below, it waits */
+  CHUNKS_MOST = 8,       /* vectors that a thread of such a block has, at most */
+  ROW_THREADS = 128,     /* of such a block where the work on an element is not light */
+  ROW_CHUNKS = 4,        /* vectors of a thread there, and of a persistent block, at most */
+  REGISTERS_BARE = 32,   /* of a thread, where the work on an element is light; */
+  REGISTERS_LEAST = 20,  /* besides a vector of what is kept, where all are fetched first */
+  VECTOR_REGISTERS = 4,  /* of a vector of 16 bytes */
   LASTING_THREADS = 512, /* of a processor, in persistent blocks; */
   LASTING_MOST = 640,    /* so many where all that a row needs stays in their registers */
   LASTING_CHUNKS = 2,
-  AHEAD = 2,
+  AHEAD = 2,                 /* rows of a persistent block, or one where */
+  UNDER_WAY = 32 * 1024,     /* copies of so many bytes, of groups, are under way to a processor */
   REGISTERS = 65536,         /* of a processor */
   LIGHT_WORK = 16,           /* operations on an element that surely fit the registers left */
   REGISTERS_OWN = 48,        /* of a thread, for indices and intermediate values */
@@ -215,28 +219,68 @@ static int blocks_at_once(const emit *e, int most) {
   return (int)tunable(e, "row", "blocks", most, legal, n);
 }
 
-/* Two vectors a thread, where that is not too many threads and there is one tensor to read. */
+/* Whether the registers that an element needs are known, and those that keep it decide. */
+static bool is_light(const demand *d) {
+  return d->work <= LIGHT_WORK && d->kept > 0;
+}
+
+/* Registers that a thread does with, where the work on an element is light, for so many vectors. */
+static int64_t passing_need(const demand *d, int64_t chunks) {
+  int64_t more = d->streams > 2 ? d->streams - 2 : 0, meetings = d->levels > 1 ? d->levels - 1 : 0;
+  return REGISTERS_BARE + 8 * (more + d->costly) + 4 * meetings + d->kept * chunks;
+}
+
+/* Blocks that a processor holds at once where each thread needs so many registers. */
+static int blocks_held(int64_t threads, int64_t need) {
+  int most = 1;
+  for (int n = 2; n <= 2048 / threads && n <= 32; n++)
+    if (registers_of(threads, n) >= need) most = n;
+  return most;
+}
+
+/* The threads of a block that has a row: the fewest vectors a thread, from two on, with which a
+ * processor still holds ROWS_AT_ONCE rows, since each of them waits for its memory, its meetings
+ * and its stores while others come. Vectors that leave no thread idle first; then those that leave
+ * few. */
 static int64_t passing_threads(const demand *d, int64_t vectors) {
-  int64_t pairs = up(up(vectors, 2), 32) * 32;
-  return pairs > ROW_THREADS && pairs <= PAIRS_MOST && d->kept <= PAIRS_KEPT ? pairs : ROW_THREADS;
+  if (!is_light(d)) return ROW_THREADS;
+  for (int exact = 1; exact >= 0; exact--)
+    for (int64_t chunks = 2; chunks <= CHUNKS_MOST; chunks++) {
+      int64_t threads = up(up(vectors, chunks), 32) * 32, idle = threads * chunks - vectors;
+      if (threads > 1024 || (exact ? idle > 0 : idle * 8 >= vectors)) continue;
+      if (blocks_held(threads, passing_need(d, chunks)) >= ROWS_AT_ONCE) return threads;
+    }
+  return least(up(up(vectors, CHUNKS_MOST), 32) * 32, 1024);
+}
+
+/* Of a row that is one tensor's: what all rows read comes with it where a processor then still
+ * holds enough rows, since the first ones would wait for memory a second time. Raises the registers
+ * that a thread needs. */
+static void fix_weights(const demand *d, bool grouped, int64_t *need, geometry *g) {
+  int64_t all = d->kept + d->fixed, meetings = d->levels > 1 ? d->levels - 1 : 0;
+  int64_t with = REGISTERS_LEAST + 4 * meetings + d->kept + all * g->chunks;
+  if (with < *need) with = *need;
+  if (!d->fixed || !d->kept) return;
+  bool alone = d->kept <= VECTOR_REGISTERS && g->chunks <= ROW_CHUNKS;
+  g->fixed = grouped ? g->chunks == 1 : alone && blocks_held(g->threads, with) >= ROWS_AT_ONCE;
+  if (g->fixed) *need = with;
 }
 
 /* Each row has a block of its own, or a share of one; as many at a time as their registers let. */
 static void passing_rows(const emit *e, const demand *d, int64_t vectors, geometry *g) {
   bool grouped = vectors <= 32 * GROUP_CHUNKS;
+  int64_t most = is_light(d) ? CHUNKS_MOST : ROW_CHUNKS;
   if (grouped)
     group_rows(vectors, false, g);
   else
-    block_row(vectors, row_threads(e, passing_threads(d, vectors), 1024), ROW_CHUNKS, g);
+    block_row(vectors, row_threads(e, passing_threads(d, vectors), 1024), most, g);
   int64_t room = least(REGISTERS / g->threads - REGISTERS_OWN, REGISTERS_MOST);
   g->resident = d->kept * g->chunks <= room;
   g->blocks = 1;
   if (!g->resident || d->work > LIGHT_WORK) return;
-  int64_t need = 36 + 8 * (d->streams > 2 ? d->streams - 2 : 0) + d->kept * g->chunks;
-  need += 4 * (d->levels > 1 ? d->levels - 1 : 0) + (grouped ? 4 : 0);
-  for (int n = 2; n <= 2048 / g->threads && n <= 32; n++)
-    if (registers_of(g->threads, n) >= need) g->blocks = n;
-  g->blocks = blocks_at_once(e, g->blocks);
+  int64_t need = passing_need(d, g->chunks) + (grouped ? 4 : 0);
+  fix_weights(d, grouped, &need, g);
+  g->blocks = blocks_at_once(e, blocks_held(g->threads, need));
 }
 
 /* Bytes of shared memory: the rows in hand, what all rows read, sums that are carried. */
@@ -244,6 +288,7 @@ static int64_t shared_need(const demand *d, const geometry *g) {
   int64_t need = (int64_t)d->staged * d->count * g->per_block * (g->ahead + 1);
   if (!g->fixed) need += (int64_t)d->same * d->count;
   if (g->carried) need += (int64_t)d->sums * 8 * g->chunks * d->vec * g->threads;
+  if (g->bulk) need += ((int64_t)g->ahead + 2) / 2 * 16;
   return need;
 }
 
@@ -251,6 +296,8 @@ static int64_t register_need(const demand *d, const geometry *g) {
   int64_t need = REGISTERS_OWN + 8 + (int64_t)d->sums * g->chunks * d->vec;
   if (g->compensated) need += (int64_t)d->sums * g->chunks * d->vec;
   if (g->resident) need += (int64_t)d->kept * g->chunks;
+  if (g->ahead) need += (int64_t)d->near * g->chunks;
+  if (g->bulk) need += (int64_t)d->once * g->chunks;
   if (g->fixed) need += (int64_t)d->fixed * g->chunks;
   return need;
 }
@@ -262,6 +309,13 @@ static bool fits(const emit *e, const demand *d, geometry *g) {
   return register_need(d, g) <= room && g->shared <= shared;
 }
 
+/* Of groups the fewest that keep memory busy: the farther ahead, the farther apart in memory is
+ * what is read at the same time, and the more rows come last. */
+static int rows_ahead(const demand *d, const geometry *g) {
+  int64_t bytes = (int64_t)d->staged * d->count * g->per_block * g->blocks;
+  return g->per_block > 1 && g->blocks > 1 && bytes >= UNDER_WAY ? 1 : AHEAD;
+}
+
 /* Blocks of a processor, up to `most`, that hold all that they need in registers and have rows
  * copied ahead; 0: none do. */
 static int whole_blocks(const emit *e, const demand *d, int most, geometry *g) {
@@ -269,13 +323,14 @@ static int whole_blocks(const emit *e, const demand *d, int most, geometry *g) {
                   .lanes = g->lanes,
                   .per_block = g->per_block,
                   .chunks = g->chunks,
-                  .ahead = AHEAD,
                   .resident = true,
                   .fixed = true,
                   .carried = d->sums && d->vec > 1,
                   .compensated = d->vec == 1 && d->sums};
-  for (g->blocks = most; g->blocks > 0; g->blocks--)
+  for (g->blocks = most; g->blocks > 0; g->blocks--) {
+    g->ahead = rows_ahead(d, g);
     if (fits(e, d, g)) return g->blocks;
+  }
   return 0;
 }
 
@@ -293,7 +348,7 @@ static bool hold(const emit *e, const demand *d, int most, geometry *g) {
   for (int t = 0; t < 3; t++)
     for (g->blocks = most; g->blocks > 0; g->blocks--)
       for (int i = tiers[t]; i < tiers[t + 1]; i++)
-        for (g->ahead = AHEAD; g->ahead > 0; g->ahead--) {
+        for (g->ahead = rows_ahead(d, g); g->ahead > 0; g->ahead--) {
           g->resident = ways[i].resident;
           g->fixed = ways[i].fixed || !d->same || g->per_block > 1;
           g->carried = ways[i].carried && d->sums && d->vec > 1;
@@ -301,6 +356,17 @@ static bool hold(const emit *e, const demand *d, int most, geometry *g) {
           if (fits(e, d, g)) return true;
         }
   return false;
+}
+
+/* Tunable: rows come by bulk copies where a block takes them into registers before its threads
+ * meet. By default only where threads have much to do besides, as with more sums than one: else
+ * their own copies, which come less at once, are as fast or faster. */
+static void by_bulk(const emit *e, const demand *d, geometry *g) {
+  static const int64_t either[] = {0, 1};
+  geometry b = *g;
+  b.bulk = g->lanes == g->threads && g->threads > 32 && g->resident && g->fixed;
+  if (!b.bulk || !d->flat || e->caps->max_cluster < 2 || !fits(e, d, &b)) return;
+  if (tunable(e, "row", "bulk", d->sums > 1, either, 2)) *g = b;
 }
 
 /* Nothing is copied ahead: what fits stays in registers. */
@@ -334,6 +400,8 @@ static void lasting_rows(const emit *e, const demand *d, int64_t vectors, geomet
   if (d->staged == 0 || !hold(e, d, most, g)) {
     g->blocks = most;
     hold_registers(d, g);
+  } else {
+    by_bulk(e, d, g);
   }
   g->cap = (int64_t)e->caps->sm_count * g->blocks;
 }

@@ -34,6 +34,19 @@ static bool lies_along(const emit *e, const plan *p, const val *x) {
   return p->main.vec == 1 || is_contiguous(e, x->mem, x->off, &p->main);
 }
 
+/* Whether an inner dim of the rows is none of the load's: it differs from row to row most often. */
+static bool shared_by_rows(const kern *k, const val *x) {
+  gs_dims inner = 0;
+  for (int d = 0; d < GS_MAX_DIMS; d++)
+    if ((k->u->rows >> d & 1) && !dim_is_outer(k->e, d)) inner |= (gs_dims)1 << d;
+  return k->u->ncolumns > 0 && (inner & ~x->deps) && (x->deps & k->u->rows & ~inner);
+}
+
+/* A row that lanes of one warp have, a vector each. */
+static bool is_short(const plan *p) {
+  return p->main.vec > 1 && p->main.count <= 32 * (int64_t)p->main.vec;
+}
+
 static held describe(const kern *k, const plan *p, int v, int times) {
   const emit *e = k->e;
   const val *x = &e->vals[v];
@@ -44,7 +57,8 @@ static held describe(const kern *k, const plan *p, int v, int times) {
   bool at_once = x->guard < 0 && x->level == 0 && is_plain(e, x->row) && is_plain(e, x->off);
   h.packed = at_once && p->main.vec > 1 && bytes >= 4 && e->caps->row_threads > 1;
   h.same = h.packed && !(x->deps & k->u->rows);
-  h.staged = h.packed && !h.same && bytes % 16 == 0 && k->u->ncolumns > 0;
+  h.near = h.packed && !h.same && is_short(p) && shared_by_rows(k, x);
+  h.staged = h.packed && !h.same && !h.near && bytes % 16 == 0 && k->u->ncolumns > 0;
   for (int i = 0; i < p->main.n; i++) /* an element of a ring for each of the row */
     h.staged &= ((x->deps & inner) >> p->main.dim[i] & 1) != 0 || p->main.size[i] == 1;
   return h;
@@ -56,10 +70,10 @@ static bool has_logsumexp(const loop *l) {
   return has;
 }
 
-/* A row that lanes of one warp have, a vector each: there what comes last waits for memory as long
- * as what comes first, if it isn't fetched at the same time. */
+/* Of a short row what comes last waits for memory as long as what comes first, if it isn't fetched
+ * at the same time. */
 static bool is_brief(const kern *k, const plan *p) {
-  return k->u->ncolumns == 0 && p->main.vec > 1 && p->main.count <= 32 * (int64_t)p->main.vec;
+  return k->u->ncolumns == 0 && is_short(p);
 }
 
 void find_held(kern *k, plan *p) {
@@ -77,12 +91,19 @@ void find_held(kern *k, plan *p) {
   for (int v = 0; v < e->nvals && p->nheld < 32; v++) {
     if (times[v] == 0 || !lies_along(e, p, &e->vals[v])) continue;
     held h = describe(k, p, v, times[v]);
-    h.early = !h.twice && h.packed && is_brief(k, p);
-    if (h.twice || h.early || (k->u->ncolumns && (h.same || h.staged))) p->held[p->nheld++] = h;
+    h.early = !h.twice && h.packed && !h.same && is_brief(k, p);
+    bool lasting = k->u->ncolumns && (h.near || h.staged);
+    if (h.twice || h.early || h.same || lasting) p->held[p->nheld++] = h;
   }
 }
 
-static int loop_streams(kern *k, const plan *p, const loop *l, int *work) {
+/* What all rows read, in a kernel whose blocks do not last: fetched where it is needed, or, with
+ * g.fixed, with what comes first. */
+static bool can_wait(const kern *k, const held *h) {
+  return h->same && !h->twice && !k->u->ncolumns;
+}
+
+static int loop_streams(kern *k, const plan *p, const loop *l, int *work, bool *costly_lanes) {
   const emit *e = k->e;
   bool *seen = GS_NEW_N(e->a, bool, e->nvals + 1);
   int roots[MAX_TERM_VALUES], n = term_values(e, l->terms, l->nterms, roots), streams = 0;
@@ -90,9 +111,13 @@ static int loop_streams(kern *k, const plan *p, const loop *l, int *work) {
   for (int v = 0; v < e->nvals; v++) {
     if (!seen[v]) continue;
     bool has = false;
-    for (int i = 0; i < p->nheld; i++) has |= p->held[i].value == v && p->held[i].packed;
+    for (int i = 0; i < p->nheld; i++)
+      has |= p->held[i].value == v && p->held[i].packed && !can_wait(k, &p->held[i]);
     streams += e->vals[v].kind == VAL_LOAD && !has;
-    if (e->vals[v].kind == VAL_OP) *work += gs_op_row(e->vals[v].op)->cost > 4 ? 8 : 1;
+    if (e->vals[v].kind != VAL_OP) continue;
+    bool costly = gs_op_row(e->vals[v].op)->cost > 4;
+    *work += costly ? 8 : 1;
+    *costly_lanes |= costly && (e->vals[v].deps & ~k->u->rows);
   }
   for (int i = 0; i < l->nterms; i++) {
     const term *t = &l->terms[i];
@@ -107,21 +132,27 @@ void count_demand(kern *k, const plan *p, demand *d) {
   *d = (demand){.count = p->main.count,
                 .vec = p->main.vec,
                 .persistent = k->u->ncolumns > 0,
+                .flat = p->main.n == 1 && p->levels > 0,
                 .levels = p->levels};
   for (int i = 0; i < p->nheld; i++) {
     const held *h = &p->held[i];
     int bytes = vector_bytes(e, p, &e->vals[h->value]);
+    if (can_wait(k, h)) d->fixed += bytes / 4;
     if (d->persistent && h->same) {
       d->fixed += bytes / 4;
       d->same += bytes / d->vec;
       continue;
     }
-    if (h->twice || h->early) d->kept += h->packed ? bytes / 4 : d->vec;
-    if (h->staged) d->staged += bytes / d->vec;
+    if (h->twice || h->early || h->near) d->kept += h->packed ? bytes / 4 : d->vec;
+    d->near += h->near ? bytes / 4 : 0;
+    if (!h->staged) continue;
+    d->staged += bytes / d->vec;
+    d->once += h->twice ? 0 : bytes / 4;
+    d->flat &= copied_whole(e, p, &e->vals[h->value]);
   }
   for (int i = 0; i < k->u->ncolumns; i++) d->sums += k->u->columns[i].kept != 0;
   for (int i = 0; i < p->nloops; i++) {
-    int work = 0, streams = loop_streams(k, p, p->loops[i], &work);
+    int work = 0, streams = loop_streams(k, p, p->loops[i], &work, &d->costly);
     if (streams > d->streams) d->streams = streams;
     if (work > d->work) d->work = work;
   }
@@ -199,6 +230,33 @@ void hold_same(kern *k, plan *p) {
   if (n && !p->g.fixed) line(k, "GS_COPY_CLOSE();");
 }
 
+/* Begins the copies of a whole row, whose bytes count in the phase of come[place]. */
+static void copy_row(kern *k, plan *p) {
+  long long width = (long long)p->main.count, bytes = 0;
+  for (int i = 0; i < p->nheld; i++)
+    if (p->held[i].staged) bytes += vector_bytes(k->e, p, &k->e->vals[p->held[i].value]);
+  line(k, "gs_mbar_expect(come, place, %lld);", bytes / p->main.vec * width);
+  line(k, "const int i = 0;");
+  k->s = &p->main;
+  k->flat = "i";
+  for (int i = 0; i < k->nkept; i++) {
+    const val x = k->e->vals[k->kept[i].value];
+    int real = mem_real(k->e, x.mem);
+    if (!k->kept[i].ring || !(x.deps & k->u->rows)) continue;
+    line(k, "gs_bulk_load(%s, into, %s, %s, %lld, come, place);", k->kept[i].ring,
+         k->e->mems[real].name, place_text(k, x.mem, x.row, x.off), width);
+    k->reads[real] = true;
+  }
+  k->s = NULL;
+  k->flat = NULL;
+}
+
+static void declare_come(kern *k, const geometry *g) {
+  k->dynamic = fmt(k, "%sGS_DYNAMIC(gs_mbar, come, %lld, %d);\n", k->dynamic,
+                   (long long)k->dynamic_bytes, g->ahead + 1);
+  k->dynamic_bytes += ((int64_t)g->ahead + 2) / 2 * 16;
+}
+
 void copy_ahead(kern *k, plan *p) {
   fetch f[32];
   int n = 0;
@@ -210,7 +268,10 @@ void copy_ahead(kern *k, plan *p) {
     row_bases(k, &p->held[i].value, 1);
     f[n++] = (fetch){.value = p->held[i].value, .ring = ring, .at = "into + "};
   }
-  fetch_all(k, p, f, n);
+  if (p->g.bulk)
+    declare_come(k, &p->g), copy_row(k, p);
+  else
+    fetch_all(k, p, f, n);
 }
 
 void hold_row(kern *k, plan *p) {
@@ -219,13 +280,16 @@ void hold_row(kern *k, plan *p) {
   for (int i = 0; i < p->nheld && p->g.resident && !p->g.ring; i++) {
     const held *h = &p->held[i];
     int at = find_kept(k, h->value);
-    if ((!h->twice && !h->early) || (at >= 0 && k->kept[at].name)) continue;
+    bool taken = p->g.bulk && h->staged; /* its place in shared memory goes to a later row */
+    bool fixed = p->g.fixed && can_wait(k, h);
+    if ((!h->twice && !h->early && !taken && !fixed) || (at >= 0 && k->kept[at].name)) continue;
     const char *name = declare_registers(k, p, h), *ring = at >= 0 ? k->kept[at].ring : NULL;
+    const char *from = at >= 0 ? k->kept[at].from : NULL;
     if (at >= 0)
       k->kept[at].name = name;
     else
       keep(k, h, name, NULL, NULL);
-    if (h->packed) f[n++] = (fetch){.value = h->value, .to = name, .ring = ring, .at = "from + "};
+    if (h->packed) f[n++] = (fetch){.value = h->value, .to = name, .ring = ring, .at = from};
   }
   fetch_all(k, p, f, n);
 }
@@ -245,6 +309,17 @@ static void find_next(kern *k, plan *p) {
   }
 }
 
+static void fetch_near(kern *k, plan *p) {
+  fetch f[32];
+  int n = 0;
+  for (int i = 0; i < p->nheld; i++) {
+    if (!p->held[i].near) continue;
+    row_bases(k, &p->held[i].value, 1);
+    f[n++] = (fetch){.value = p->held[i].value, .to = p->held[i].next};
+  }
+  fetch_all(k, p, f, n);
+}
+
 static void write_next(kern *k, plan *p, const char *row) {
   int nbases = k->nbases, taken = k->ntaken;
   const char *live = k->live;
@@ -256,11 +331,38 @@ static void write_next(kern *k, plan *p, const char *row) {
   row_bind(k);
   row_bases(k, p->next, p->nnext);
   for (int i = 0; i < p->nnext; i++) line(k, "%s = %s;", p->next_name[i], bare_text(k, p->next[i]));
+  fetch_near(k, p);
   close_block(k);
   close_block(k);
   k->live = live;
   k->nbases = nbases;
   k->ntaken = taken;
+}
+
+static int declare_near(kern *k, plan *p) {
+  int n = 0;
+  for (int i = 0; i < p->nheld; i++) {
+    held *h = &p->held[i];
+    if (!h->near) continue;
+    h->next = unique(k, fmt(k, "%s_next", stem_of(k, h->value)));
+    line(k, "gs_packed<%d, %s> %s;", p->main.vec, type_of(k, h->value), h->next);
+    n++;
+  }
+  return n;
+}
+
+/* What neighbours share has come; it stays in registers while that of the next row comes. */
+static int take_near(kern *k, plan *p) {
+  int n = 0;
+  for (int i = 0; i < p->nheld; i++) {
+    const held *h = &p->held[i];
+    if (!h->next) continue;
+    const char *name = unique(k, fmt(k, "%s_v", stem_of(k, h->value)));
+    line(k, "const gs_packed<%d, %s> %s = %s;", p->main.vec, type_of(k, h->value), name, h->next);
+    keep(k, h, name, NULL, NULL);
+    n++;
+  }
+  return n;
 }
 
 void load_first(kern *k, plan *p) {
@@ -272,12 +374,12 @@ void load_first(kern *k, plan *p) {
   find_next(k, p);
   for (int i = 0; i < p->nnext; i++)
     line(k, "%s %s = 0;", value_type(k->e, p->next[i]), p->next_name[i]);
-  if (p->nnext) write_next(k, p, row);
+  if (declare_near(k, p) + p->nnext) write_next(k, p, row);
 }
 
 void load_next(kern *k, plan *p) {
   const char *names[MAX_NEXT];
-  if (!p->nnext) return;
+  if (take_near(k, p) + p->nnext == 0) return;
   for (int i = 0; i < p->nnext; i++) {
     names[i] = unique(k, fmt(k, "%s_v", stem_of(k, p->next[i])));
     line(k, "const %s %s = %s;", value_type(k->e, p->next[i]), names[i], p->next_name[i]);

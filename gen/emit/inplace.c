@@ -126,3 +126,18 @@ void share_same(emit *e, int r) {
 void share_in_place(emit *e) {
   for (int r = 0; r < e->pass->nresults; r++) try_result(e, r);
 }
+
+/* Whether b reads or writes what a writes. */
+static bool meddles(const emit *e, const unit *a, const unit *b) {
+  for (int i = 0; i < a->nstores; i++) {
+    int m = a->stores[i].mem, shared = e->mems[m].shares;
+    if (unit_reads(e, b, m) || (shared >= 0 && unit_reads(e, b, shared))) return true;
+    for (int j = 0; j < b->nstores; j++)
+      if (mem_real(e, b->stores[j].mem) == mem_real(e, m)) return true;
+  }
+  return false;
+}
+
+bool are_apart(const emit *e, const unit *a, const unit *b) {
+  return !meddles(e, a, b) && !meddles(e, b, a);
+}

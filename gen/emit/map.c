@@ -9,10 +9,9 @@
 #include <string.h>
 
 enum {
-  MAP_THREADS = 256,
-  SIDES_THREADS = 512, /* a row of several sides stays in one block up to this */
-  FEW_BYTES = 8,       /* a thread that reads fewer takes two vectors */
-  NEAR_TABLE = 32,     /* elements of a table that blocks copy to shared memory, at most */
+  MAP_THREADS = 128, /* of a block, about: its place is free when its last warp ends */
+  FEW_BYTES = 8,     /* a thread that reads fewer takes two vectors */
+  NEAR_TABLE = 32,   /* elements of a table that blocks copy to shared memory, at most */
 };
 
 /* Stores over the same dims: a loop of their own. */
@@ -158,10 +157,24 @@ static const char *elements(kern *k, const map *m, const char *vector) {
   return m->n > 1 || vec == 1 ? vector : fmt(k, "%s * %d", vector, vec);
 }
 
+/* Into how many blocks a row of so many vectors falls: of about MAP_THREADS, with the fewest idle
+ * threads. */
+static int64_t parts_of_row(int64_t vectors) {
+  static const int64_t near[] = {MAP_THREADS, MAP_THREADS + 32, MAP_THREADS + 64, MAP_THREADS - 32};
+  int64_t parts = 1, idle = INT64_MAX;
+  for (size_t i = 0; i < sizeof near / sizeof *near; i++) {
+    int64_t n = (vectors + near[i] - 1) / near[i];
+    int64_t threads = n * whole_warps((vectors + n - 1) / n);
+    if (threads - vectors >= idle) continue;
+    parts = n;
+    idle = threads - vectors;
+  }
+  return parts;
+}
+
 /* Rows of many vectors: a block has a part of one row. */
 static void write_wide(kern *k, const map *m, shape *sh) {
-  int64_t most = m->n > 1 ? SIDES_THREADS : MAP_THREADS;
-  int64_t blocks = (m->vectors + most - 1) / most;
+  int64_t blocks = parts_of_row(m->vectors);
   sh->threads = whole_warps((m->vectors + blocks - 1) / blocks);
   const char *row = row_name(k), *part = "", *place = "";
   if (k->u->nrow == 0)
@@ -269,7 +282,7 @@ void write_map(emit *e, unit *u) {
   if (!flat) hole(&sh, "FLAT", m->n > 1 ? "i_all" : "i");
   if (flat)
     write_flat(&k, m, &sh);
-  else if (m->vectors >= MAP_THREADS / 2 || u->nrow == 0)
+  else if (m->vectors >= MAP_THREADS || u->nrow == 0)
     write_wide(&k, m, &sh);
   else
     write_narrow(&k, m, &sh);

@@ -9,10 +9,11 @@
 #include <string.h>
 
 enum {
-  EACH = 2,             /* vectors that a thread has of a piece, or one */
-  THREADS_LEAST = 128,  /* of a block */
-  SPARE = 2,            /* pieces besides those of the row, at least */
-  SHARED_OWN = 2 * 1024 /* bytes that are not of the ring */
+  EACH = 2,            /* vectors that a thread has of a piece, or one */
+  THREADS_LEAST = 128, /* of a block */
+  SPARE = 2,           /* pieces besides those of the row, at least */
+  SHARED_OWN = 896,    /* bytes that are not of the ring, */
+  SHARED_WARP = 16,    /* and what the warps of all blocks say: of two rows, two numbers */
 };
 
 static int64_t up(int64_t a, int64_t b) {
@@ -22,7 +23,7 @@ static int64_t up(int64_t a, int64_t b) {
 static int64_t clusters_at_once(const emit *e, int64_t cluster) {
   int64_t n = e->caps->sm_count;
   return cluster <= 2 ? n / cluster
-                      : n * 7 / 8 / cluster; /* not all groups are of whole clusters */
+                      : n * 10 / 11 / cluster; /* not all groups are of whole clusters */
 }
 
 /* The fewest threads whose sums are no long chains. */
@@ -31,19 +32,24 @@ static int64_t threads_least(int64_t vectors, int64_t cluster) {
   return threads < THREADS_LEAST ? THREADS_LEAST : threads;
 }
 
-static bool fits_so(const emit *e, int64_t vectors, int64_t bytes, int64_t cluster, int64_t threads,
-                    int64_t each, geometry *g) {
-  int64_t part = up(vectors, cluster), piece = threads * each, pieces = up(part, piece);
-  int64_t slots = (e->caps->shared_per_block - SHARED_OWN) / (piece * bytes + 16);
+/* A row: its vectors, the bytes of one, the blocks that share it. */
+typedef struct row_size {
+  int64_t vectors, bytes, cluster;
+} row_size;
+
+static bool fits_so(const emit *e, const row_size *r, int64_t threads, int64_t each, geometry *g) {
+  int64_t part = up(r->vectors, r->cluster), piece = threads * each, pieces = up(part, piece);
+  int64_t own = SHARED_OWN + SHARED_WARP * r->cluster * threads / 32;
+  int64_t slots = (e->caps->shared_per_block - own) / (piece * r->bytes + 16);
   if (threads > e->caps->max_threads || slots < pieces + SPARE) return false;
   if (slots > 4 * pieces) slots = 4 * pieces;
   *g = (geometry){.threads = (int)threads,
-                  .lanes = (int)(threads * cluster),
+                  .lanes = (int)(threads * r->cluster),
                   .per_block = 1,
                   .blocks = 1,
-                  .cap = clusters_at_once(e, cluster),
+                  .cap = clusters_at_once(e, r->cluster),
                   .chunks = (int)pieces,
-                  .cluster = (int)cluster,
+                  .cluster = (int)r->cluster,
                   .apart = true,
                   .resident = true,
                   .ring = (int)slots,
@@ -52,25 +58,22 @@ static bool fits_so(const emit *e, int64_t vectors, int64_t bytes, int64_t clust
   return true;
 }
 
-static bool fits(const emit *e, int64_t vectors, int64_t bytes, int64_t cluster, int64_t threads,
-                 geometry *g) {
+static bool fits(const emit *e, const row_size *r, int64_t threads, geometry *g) {
   for (int64_t each = EACH; each > 0; each--)
-    if (fits_so(e, vectors, bytes, cluster, threads, each, g)) return true;
+    if (fits_so(e, r, threads, each, g)) return true;
   return false;
 }
 
-/* Tunable: once, one and a half times (where there is room), twice as many threads as there must
- * be. */
-static int64_t ring_threads(const emit *e, int64_t vectors, int64_t bytes, int64_t cluster) {
-  int64_t least = threads_least(vectors, cluster), by_default = least, legal[3], n = 0;
+/* Tunable: threads of a block. Many: what they compute between loads and stores hides behind those
+ * of others, and little of it is for a row rather than an element. */
+static int64_t ring_threads(const emit *e, const row_size *r) {
+  static const int64_t sizes[] = {1024, 896, 768, 640, 512, 384, 256, 128};
+  int64_t legal[8], least = threads_least(r->vectors, r->cluster);
+  int n = 0;
   geometry any;
-  for (int64_t half = 2; half <= 4; half++) {
-    int64_t threads = up(least * half, 2 * 32) * 32;
-    if (!fits(e, vectors, bytes, cluster, threads, &any)) continue;
-    if (half == 3) by_default = threads;
-    legal[n++] = threads;
-  }
-  return tunable(e, "row", "ring_threads", by_default, legal, (int)n);
+  for (int i = 0; i < 8; i++)
+    if (sizes[i] >= least && fits(e, r, sizes[i], &any)) legal[n++] = sizes[i];
+  return n ? tunable(e, "row", "ring_threads", legal[0], legal, n) : least;
 }
 
 bool ring_row(const emit *e, int64_t vectors, int64_t registers, int64_t bytes, geometry *g) {
@@ -79,17 +82,17 @@ bool ring_row(const emit *e, int64_t vectors, int64_t registers, int64_t bytes, 
   int n = 0;
   geometry any;
   if (bytes == 0 || !two_rows_exceed(e, vectors, registers)) return false;
-  for (int i = 0; i < 4; i++)
-    if (sizes[i] <= e->caps->max_cluster &&
-        fits(e, vectors, bytes, sizes[i], threads_least(vectors, sizes[i]), &any))
+  for (int i = 0; i < 4; i++) {
+    const row_size r = {vectors, bytes, sizes[i]};
+    if (sizes[i] <= e->caps->max_cluster && fits(e, &r, threads_least(vectors, sizes[i]), &any))
       legal[n++] = sizes[i];
+  }
   if (n == 0 || !tunable(e, "row", "ring", 1, either, 2)) return false;
-  int64_t cluster = tunable(e, "row", "cluster", legal[0], legal, n);
-  return fits(e, vectors, bytes, cluster, ring_threads(e, vectors, bytes, cluster), g);
+  const row_size r = {vectors, bytes, tunable(e, "row", "cluster", legal[0], legal, n)};
+  return fits(e, &r, ring_threads(e, &r), g);
 }
 
-/* Whether a kept load lies along the row as bulk copies take it. */
-static bool is_copied(const emit *e, const plan *p, const val *x) {
+bool copied_whole(const emit *e, const plan *p, const val *x) {
   const aff *a = x->off >= 0 ? &e->affs[x->off] : NULL;
   bool flat = a && a->n == 1 && a->var[0] == p->main.dim[0] && a->coef[0] == 1;
   return flat && a->c % p->main.vec == 0 &&
@@ -104,7 +107,7 @@ int64_t ring_bytes(const kern *k, const plan *p) {
     const held *h = &p->held[i];
     const val *x = &e->vals[h->value];
     if (!h->twice || h->same) continue;
-    if (!h->packed || !is_copied(e, p, x)) return 0;
+    if (!h->packed || !copied_whole(e, p, x)) return 0;
     bytes += p->main.vec * (int64_t)gs_type_size(e->mems[x->mem].type);
   }
   return bytes;
@@ -114,6 +117,12 @@ int64_t ring_bytes(const kern *k, const plan *p) {
 
 static int64_t piece_of(const geometry *g) {
   return (int64_t)g->threads * g->each;
+}
+
+static bool is_written(const kern *k, int real) {
+  bool written = false;
+  for (int i = 0; i < k->u->nstores; i++) written |= mem_real(k->e, k->u->stores[i].mem) == real;
+  return written;
 }
 
 /* Where piece `need` of the row `next` lies, and the copies of it. */
@@ -135,8 +144,9 @@ static void write_copies(kern *k, const plan *p) {
     const val x = k->e->vals[k->kept[i].value];
     int real = mem_real(k->e, x.mem);
     open_block(k, "if (parts > 0)");
-    line(k, "gs_bulk_load(%s, into * %lld, %s, %s, parts * %d, come, into);", k->kept[i].ring,
-         piece * s->vec, k->e->mems[real].name, place_text(k, x.mem, x.row, x.off), s->vec);
+    line(k, "gs_bulk_load%s(%s, into * %lld, %s, %s, parts * %d, come, into);",
+         is_written(k, real) ? "_back" : "", k->kept[i].ring, piece * s->vec, k->e->mems[real].name,
+         place_text(k, x.mem, x.row, x.off), s->vec);
     close_block(k);
     k->reads[real] = true;
   }
@@ -181,7 +191,7 @@ const char *ring_begin(kern *k, plan *p) {
   return copies_text(k, p);
 }
 
-/* Marks of where a loop's pieces come and go: ring_finish keeps the first and the last. */
+/* Marks of where a loop's pieces come and go: ring_finish keeps the first and the last of each. */
 #define COMES "//@ comes\n"
 #define GOES "//@ goes\n"
 
@@ -238,17 +248,20 @@ static void add_lines(gs_text *t, const char *text, const char *as) {
   }
 }
 
-/* The body with marks but for the first of COMES and the last of GOES taken out. */
+/* The body with its marks taken out: the first loop waits for each piece; the last one begins a
+ * copy to the place that it has left a piece ago, which by then all warps have, and leaves the
+ * next. */
 const char *ring_finish(kern *k, const char *body, const char *copies) {
-  const char *first = strstr(body, COMES), *last = last_in(body, GOES);
-  const char *goes = fmt(k, "gs_mbar_arrive_warp(gone, to);\n%s", copies);
+  const char *first = strstr(body, COMES), *later = last_in(body, COMES),
+             *last = last_in(body, GOES);
   gs_text t = {0};
   for (const char *p = body, *end; *p; p = end) {
     bool mark = strncmp(p, COMES, strlen(COMES)) == 0 || strncmp(p, GOES, strlen(GOES)) == 0;
     end = strchr(p, '\n');
     end = end ? end + 1 : p + strlen(p);
     if (p == first) add_lines(&t, "gs_mbar_wait(come, to, phase);\n", end);
-    if (p == last) add_lines(&t, goes, end);
+    if (p == later) add_lines(&t, copies, end);
+    if (p == last) add_lines(&t, "gs_mbar_arrive_warp(gone, to);\n", end);
     if (!mark) gs_text_add_n(&t, p, (size_t)(end - p));
   }
   const char *s = gs_arena_strdup(k->e->a, t.s ? t.s : "");

@@ -129,11 +129,7 @@ static const char *join_blocks(kern *k, const geometry *g, const char *n, const 
                                const char *sum) {
   line(k, "const f32 %s_own[2] = {%s, %s};", n, top, sum);
   line(k, "f32 %s_each[%d];", n, 2 * g->cluster);
-  if (g->ring)
-    line(k, "GS_CLUSTER_GATHER_AT(%d, %s_each, %s_own, meet%d, turn * %d);", g->cluster, n, n,
-         ++k->meets, MEETING);
-  else
-    line(k, "GS_CLUSTER_GATHER(%d, %s_each, %s_own, meet%d);", g->cluster, n, n, ++k->meets);
+  line(k, "GS_CLUSTER_GATHER(%d, %s_each, %s_own, meet%d);", g->cluster, n, n, ++k->meets);
   line(k, "f32 %s_all = %s_each[0], %s_total = 0.0f;", n, n, n);
   line(k, "GS_UNROLL");
   line(k, "for (int b = 1; b < %d; b++) %s_all = gs_max(%s_all, %s_each[2 * b]);", g->cluster, n, n,
@@ -144,20 +140,51 @@ static const char *join_blocks(kern *k, const geometry *g, const char *n, const 
   return fmt(k, "%s_total", n);
 }
 
+/* What the warps of all blocks found meets once; each warp puts it together. Returns the sum, of
+ * terms less NAME_all. */
+static const char *meet_once(kern *k, const geometry *g, const char *n, const char *sum) {
+  int warps = g->threads / 32, all = warps * g->cluster;
+  bool far = g->cluster > 1;
+  line(k, "const f32 %s_most = GS_WARP_MAX(%s_top);", n, n);
+  line(k, "const f32 %s_own = GS_WARP_SUM(%s * gs_exp(%s_from - %s_most));", n, sum, n, n);
+  open_block(k, far ? "if (GS_LANE < %d)" : "if (GS_LANE == 0)", g->cluster);
+  line(k,
+       far ? "const int at = ((turn * %d + GS_CLUSTER_RANK) * %d + GS_WARP) * 2;"
+           : "const int at = (turn * %d * %d + GS_WARP) * 2;",
+       g->cluster, warps);
+  line(k, far ? "GS_CLUSTER_PUT(%s_met, GS_LANE, at, %s_most);" : "%s_met[at] = %s_most;", n, n);
+  line(k, far ? "GS_CLUSTER_PUT(%s_met, GS_LANE, at + 1, %s_own);" : "%s_met[at + 1] = %s_own;", n,
+       n);
+  close_block(k);
+  line(k, far ? "GS_CLUSTER_SYNC();" : "GS_SYNC();");
+  line(k, "f32 %s_all = -3.40282347e+38f, %s_total = 0.0f;", n, n);
+  const char *each =
+      fmt(k, "for (int e = turn * %d + GS_LANE; e < (turn + 1) * %d; e += 32)", all, all);
+  line(k, "%s", each);
+  line(k, "  %s_all = gs_max(%s_all, %s_met[2 * e]);", n, n, n);
+  line(k, "%s_all = GS_WARP_MAX(%s_all);", n, n);
+  line(k, "%s", each);
+  line(k, "  %s_total += %s_met[2 * e + 1] * gs_exp(%s_met[2 * e] - %s_all);", n, n, n, n);
+  k->dynamic = fmt(k, "GS_SHARED(f32, %s_met, %d);\n%s", n, 4 * all, k->dynamic);
+  return fmt(k, "GS_WARP_SUM(%s_total)", n);
+}
+
 /* From a thread's sum, of its own maximum or one that all of its block have. */
 static void finish_logsumexp(kern *k, const plan *p, const term *t, const char *sum) {
   const geometry *g = &p->g;
   const char *all = fmt(k, "%s_all", t->name), *top = fmt(k, "%s_top", t->name);
-  if (!t->top) {
+  if (g->ring) {
+    sum = meet_once(k, g, t->name, sum);
+  } else if (!t->top) {
     const char *most = block_collective(k, g, GS_OP_RMAX, top);
     top = g->cluster > 1 ? fmt(k, "%s_most", t->name) : all;
     line(k, "const f32 %s = %s;", top, most);
-    if (g->lanes > 1) sum = fmt(k, "%s * gs_exp(%s_top - %s)", sum, t->name, top);
+    sum = fmt(k, "%s * gs_exp(%s_from - %s)", sum, t->name, top);
   } else if (g->cluster <= 1) {
     all = top;
   }
-  sum = block_collective(k, g, GS_OP_SUM, sum);
-  if (g->cluster > 1) sum = join_blocks(k, g, t->name, top, sum);
+  if (!g->ring) sum = block_collective(k, g, GS_OP_SUM, sum);
+  if (g->cluster > 1 && !g->ring) sum = join_blocks(k, g, t->name, top, sum);
   if (t->shift >= 0) all = fmt(k, "(%s - %s)", all, value_text(k, t->shift));
   line(k, "const f32 %s = %s + gs_log(%s);", t->name, all, sum);
 }
@@ -180,13 +207,7 @@ static void find_packed_top(kern *k, const plan *p, const loop *l, const term *t
   bool tested = open_chunks(k, &p->g, &l->s);
   for (int i = 0; i < k->nkept; i++) {
     if (k->kept[i].value != t->value) continue;
-    const char *v = fmt(k, "%s%s", k->kept[i].name ? k->kept[i].name : "", k->chunk);
-    if (!k->kept[i].name) {
-      v = fmt(k, "%s_v", name);
-      line(k, "gs_packed<%d, %s> %s;", l->s.vec, type, v);
-      line(k, "gs_fetch(%s, %s, %s);", v, k->kept[i].ring, k->place);
-    }
-    line(k, "gs_most(%s_most, %s);", name, v);
+    line(k, "gs_most(%s_most, %s%s);", name, k->kept[i].name, k->chunk);
     break;
   }
   close_chunks(k, &p->g, tested);
@@ -293,7 +314,8 @@ static void write_level(kern *k, plan *p, int level) {
     loop *l = p->loops[i];
     if (l->level != level) continue;
     bool chunked = loop_is_chunked(p, l);
-    if (chunked && p->g.resident && level <= p->levels && is_kept(p)) find_tops(k, p, l);
+    if (chunked && p->g.resident && !p->g.ring && level <= p->levels && is_kept(p))
+      find_tops(k, p, l);
     for (int j = 0; j < l->nterms && level <= p->levels; j++) {
       if (l->terms[j].op == GS_OP_FOLD) {
         fold_declare(k, &l->terms[j]);
@@ -320,6 +342,21 @@ static bool gathers_last(kern *k, const plan *p) {
   return last;
 }
 
+/* All threads have met, so they have read the row: its place goes to a later one. */
+static void refill(kern *k, const plan *p) {
+  const char *row = row_name(k);
+  open_block(k, "if (GS_TID == 0)");
+  line(k, "const i64 %s = first + %d * GS_NBLOCKS;", row, p->g.ahead + 1);
+  line(k, "const int place = to, into = from;");
+  open_block(k, "if (%s < %s)", row, rows_text(k));
+  for (const char *at = k->again, *end; *at; at = *end ? end + 1 : end) {
+    end = at + strcspn(at, "\n");
+    line(k, "%.*s", (int)(end - at), at);
+  }
+  close_block(k);
+  close_block(k);
+}
+
 /* Everything that is done for one row. */
 void row_inside(kern *k, plan *p) {
   unit *u = k->u;
@@ -327,10 +364,14 @@ void row_inside(kern *k, plan *p) {
   load_next(k, p);
   row_values(k, p->roots, p->nroots, 0);
   declare_shift(k, p);
-  if (p->g.ahead > 0) line(k, "GS_COPY_WAIT(%d);", p->g.ahead);
+  if (p->g.bulk)
+    line(k, "gs_mbar_wait(come, to, phase);");
+  else if (p->g.ahead > 0)
+    line(k, "GS_COPY_WAIT(%d);", p->g.ahead);
   hold_row(k, p);
   for (int level = 1; level <= p->levels; level++) {
     write_level(k, p, level);
+    if (p->g.bulk && level == 1) refill(k, p);
     row_values(k, p->roots, p->nroots, level);
   }
   if (u->gathers && p->g.lanes > 1 && p->g.lanes < p->g.threads) /* a block's sums are barriers */
@@ -342,157 +383,6 @@ void row_inside(kern *k, plan *p) {
   for (int i = 0; i < u->nstores; i++)
     if (!(u->stores[i].dims & ~u->rows)) row_store(k, &u->stores[i], first);
   write_level(k, p, p->levels + 1);
-}
-
-/* ---- sums over the rows ---- */
-
-static const char *column_dims(kern *k, const plan *p) {
-  return p->g.chunks > 1 ? fmt(k, "[%d]", p->g.chunks) : "";
-}
-
-static bool is_carried(const plan *p, const term *t) {
-  return p->g.carried && t->op == GS_OP_SUM && t->kind == TERM_REDUCE && t->chunk &&
-         p->main.vec > 1;
-}
-
-/* Sums and their rounding errors, in shared memory: places of the thread alone. */
-static void declare_far(kern *k, const plan *p, const term *t) {
-  int64_t places = 2 * (int64_t)p->g.chunks * p->main.vec, all = places * p->g.threads;
-  k->dynamic = fmt(k, "%sGS_DYNAMIC(f32, %s_far, %lld, %lld);\n", k->dynamic ? k->dynamic : "",
-                   t->name, (long long)k->dynamic_bytes, (long long)all);
-  k->dynamic_bytes += all * 4;
-  line(k, "GS_UNROLL");
-  line(k, "for (int c = 0; c < %lld; c++) %s_far[c * %d + GS_TID] = 0.0f;", (long long)places,
-       t->name, p->g.threads);
-}
-
-/* Adds what has come together to the sums in shared memory; in the end, takes them from there. */
-static void carry_sums(kern *k, const plan *p, bool last) {
-  const geometry *g = &p->g;
-  const char *chunk = g->chunks > 1 ? "[c]" : "";
-  if (g->chunks > 1) {
-    line(k, "GS_UNROLL");
-    open_block(k, "for (int c = 0; c < %d; c++)", g->chunks);
-  }
-  for (int i = 0; i < k->u->ncolumns; i++) {
-    const column *c = &k->u->columns[i];
-    if (!c->kept || c->op != GS_OP_SUM) continue;
-    int64_t by = 2 * (int64_t)p->main.vec * g->threads;
-    const char *at = g->chunks > 1 ? fmt(k, "c * %lld + GS_TID", (long long)by) : "GS_TID";
-    line(k, "gs_carry(%s_acc%s, %s_far, %s, %d);", c->name, chunk, c->name, at, g->threads);
-    if (last)
-      line(k, "gs_carried(%s_acc%s, %s_far, %s, %d);", c->name, chunk, c->name, at, g->threads);
-  }
-  if (g->chunks > 1) close_block(k);
-}
-
-static void carry_often(kern *k, const plan *p) {
-  open_block(k, "if (++since == %d)", LONGEST_CHAIN);
-  line(k, "since = 0;");
-  carry_sums(k, p, false);
-  close_block(k);
-}
-
-static void declare_columns(kern *k, plan *p) {
-  for (int j = 0; j < p->nloops; j++) {
-    loop *l = p->loops[j];
-    for (int i = 0; l->level == p->levels + 1 && i < l->nterms; i++) {
-      term *t = &l->terms[i];
-      if (t->kind != TERM_REDUCE) continue;
-      bool wide = t->chunk[0] != 0;
-      t->compensated = (p->g.compensated || !wide) && t->op == GS_OP_SUM;
-      if (wide) t->chunk = p->g.chunks > 1 ? "[c]" : "";
-      declare_sum(k, t, l->s.vec, wide ? column_dims(k, p) : "");
-      if (wide && is_carried(p, t)) declare_far(k, p, t);
-    }
-  }
-}
-
-static bool is_grouped(const geometry *g) {
-  return g->lanes > 1 && g->lanes < g->threads;
-}
-
-/* The groups of a warp add up their sums; the first has them. */
-static void meet_groups(kern *k, const geometry *g, const column *c, int vec) {
-  const char *chunk = g->chunks > 1 ? "[c]" : "";
-  for (int o = g->lanes; is_grouped(g) && o < 32; o *= 2) {
-    if (vec > 1) line(k, "GS_UNROLL");
-    const char *acc = fmt(k, vec > 1 ? "%s_acc%s[l]" : "%s_acc%s", c->name, chunk);
-    const char *other = fmt(k, "GS_EXCHANGE(%s, %d)", acc, o);
-    const char *each = vec > 1 ? fmt(k, "for (int l = 0; l < %d; l++) ", vec) : "";
-    if (c->op == GS_OP_SUM)
-      line(k, "%s%s += %s;", each, acc, other);
-    else
-      line(k, "%s%s = %s(%s, %s);", each, acc, c->op == GS_OP_RMAX ? "gs_max" : "gs_min", acc,
-           other);
-  }
-}
-
-/* Each warp of groups, or each block, writes its sums of the columns to a row of the parts. */
-static void write_wide_parts(kern *k, plan *p) {
-  unit *u = k->u;
-  const geometry *g = &p->g;
-  const space *s = &p->main;
-  const char *row = is_grouped(g) ? fmt(k, "(GS_BID * %d + GS_WARP)", g->threads / 32) : "GS_BID";
-  line(k, "const i64 parts_at = %s * %lld;", row, (long long)s->count);
-  if (g->chunks <= 16) line(k, "GS_UNROLL"); /* registers have no addresses */
-  open_block(k, "for (int c = 0; c < %d; c++)", g->chunks);
-  const char *lane = g->lanes == 1 ? "c" : fmt(k, "(c * %d + %s)", g->lanes, lane_name(g));
-  line(k, s->vec > 1 ? "const int i = %s * %d;" : "const int i = %s;", lane, s->vec);
-  for (int i = 0; i < u->ncolumns; i++)
-    if (u->columns[i].kept) meet_groups(k, g, &u->columns[i], s->vec);
-  bool exact = (int64_t)g->chunks * g->lanes * s->vec == s->count;
-  bool first = is_grouped(g) && g->lanes < 32;
-  const char *in = exact ? "" : fmt(k, "i < %lld", (long long)s->count);
-  if (first) in = fmt(k, "GS_LANE < %d%s%s", g->lanes, *in ? " && " : "", in);
-  if (*in) open_block(k, "if (%s)", in);
-  for (int i = 0; i < u->ncolumns; i++) {
-    if (!u->columns[i].kept) continue;
-    const char *put = s->vec > 1 ? fmt(k, "gs_store<%d>", s->vec) : "gs_put";
-    line(k, "%s(%s, parts_at + i, %s_acc%s);", put, k->e->mems[u->columns[i].mem].name,
-         u->columns[i].name, g->chunks > 1 ? "[c]" : "");
-    k->writes[u->columns[i].mem] = true;
-  }
-  if (*in) close_block(k);
-  close_block(k);
-}
-
-/* A number a block. */
-static void write_number_part(kern *k, plan *p, const column *c) {
-  int vec = 1;
-  for (int j = 0; j < p->nloops; j++)
-    for (int i = 0; i < p->loops[j]->nterms; i++)
-      if (p->loops[j]->terms[i].name == c->name) vec = p->loops[j]->s.vec;
-  const char *v = fold_lanes(k, fmt(k, "%s_acc", c->name), vec, c->op);
-  bool alone = p->g.lanes == 1;
-  if (!alone) {
-    const char *what = c->op == GS_OP_RMAX ? "MAX" : c->op == GS_OP_RMIN ? "MIN" : "SUM";
-    line(k, "const f32 %s_all = GS_BLOCK_%s(%s, scratch);", c->name, what, v);
-    v = fmt(k, "%s_all", c->name);
-    k->scratch = true;
-  }
-  line(k, "%sgs_put(%s, GS_BID, %s);", alone ? "" : "if (GS_TID == 0) ", k->e->mems[c->mem].name,
-       v);
-  k->writes[c->mem] = true;
-}
-
-static void write_parts(kern *k, plan *p) {
-  unit *u = k->u;
-  for (int i = 0; i < u->ncolumns; i++)
-    if (!u->columns[i].kept) write_number_part(k, p, &u->columns[i]);
-  if (u->kept && p->g.carried) carry_sums(k, p, true);
-  if (u->kept) write_wide_parts(k, p);
-}
-
-static void allocate_parts(emit *e, unit *u, const plan *p) {
-  u->per_block = p->g.per_block;
-  u->parts_each = is_grouped(&p->g) ? p->g.threads / 32 : 1;
-  u->cap = p->g.cap;
-  u->parts_space = p->main;
-  for (int i = 0; i < u->ncolumns; i++) {
-    int64_t each = u->columns[i].kept ? u->parts_each * p->main.count : 1;
-    mem_allocate_temp(e, u->columns[i].mem, (gs_count){.coef = u->cap * each, .div = 1});
-  }
 }
 
 /* ---- both templates ---- */
@@ -517,25 +407,43 @@ static void ring_shape(kern *k, const geometry *g, shape *sh) {
   sh->prelude = GS_PRELUDE_HOPPER;
 }
 
+/* Whether the kernel of the unit before u, which lasts too, may be running yet: then u waits for it
+ * only before it ends, so that what follows u has both. One of them alone waits like that. */
+static bool overlaps(const emit *e, const unit *u) {
+  const unit *before = NULL;
+  for (int k = 1; k < e->nunits; k++)
+    if (e->units[k] == u) before = e->units[k - 1];
+  if (!before || before->kind != UNIT_COLUMNS || before->overlaps || e->caps->row_threads == 1)
+    return false;
+  gs_dims outer = 0;
+  for (int d = 0; d < gs_graph_ndims(e->g); d++)
+    if (dim_is_outer(e, d)) outer |= (gs_dims)1 << d;
+  return (before->rows & outer) == (u->rows & outer) && are_apart(e, before, u);
+}
+
 static void row_shape(kern *k, plan *p, shape *sh, const char *body) {
   unit *u = k->u;
   const geometry *g = &p->g;
-  bool persistent = u->ncolumns > 0, group = is_grouped(g), numbers = false;
+  bool persistent = u->ncolumns > 0, group = rows_are_grouped(g), numbers = false;
   for (int i = 0; i < u->ncolumns; i++) numbers |= !u->columns[i].kept;
   bool meets = g->lanes > 1 &&
                (u->reduces || numbers || (group && persistent && g->lanes < 32) || k->dynamic);
   sh->template_name = persistent ? "row_column" : "row";
   sh->piece = g->lanes == 1    ? "single"
+              : g->bulk        ? "bulk"
               : g->ahead > 0   ? (group ? "ahead_group" : "ahead")
               : group          ? "group"
               : g->ring        ? (g->cluster > 1 ? "ring_cluster" : "ring")
               : g->cluster > 1 ? "cluster"
                                : "block";
   sh->shared = k->dynamic_bytes;
+  sh->follows = u->overlaps = persistent && overlaps(k->e, u);
+  if (persistent && g->lanes > 1) hole(sh, "WAIT", u->overlaps ? "GS_WAIT_LAST();" : "");
   if (g->ahead > 0) {
-    hole_int(k, sh, "AHEAD", g->ahead);
+    hole_int(k, sh, g->bulk ? "RING" : "AHEAD", g->bulk ? g->ahead + 1 : g->ahead);
     hole_int(k, sh, "WIDTH", p->main.count);
   }
+  if (g->bulk) sh->prelude = GS_PRELUDE_HOPPER;
   if (g->lanes > 1 && !g->ring) hole_int(k, sh, "BLOCKS", g->blocks);
   sh->threads = g->threads;
   sh->barrier_free = !meets;
@@ -626,22 +534,23 @@ bool row_begin(kern *k, plan *p, emit *e, unit *u) {
   kern_begin(k, e, u);
   kern_uses(k, p->roots, p->nroots);
   plan_geometry(k, p);
-  if (is_grouped(&p->g)) k->live = "live";
+  if (rows_are_grouped(&p->g)) k->live = "live";
   return e->status == GS_OK;
 }
 
 /* What persistent blocks do before their rows. */
 static void write_sums(kern *k, plan *p, shape *sh) {
   const char *live = k->live;
-  allocate_parts(k->e, k->u, p);
-  declare_columns(k, p);
+  parts_allocate(k->e, k->u, p);
+  parts_declare(k, p);
   k->live = NULL;
   hold_same(k, p);
   load_first(k, p);
   k->live = live;
-  if (p->g.carried) line(k, "int since = 0;");
+  if (p->g.carried) /* blocks do not all stop for that at the same row */
+    line(k, "int since = (int)(GS_BID %% %d);", LONGEST_CHAIN);
   hole(sh, "SUMS", take_text(k));
-  if (p->g.ahead) hole(sh, "FETCH", write_ahead(k, p));
+  if (p->g.ahead) hole(sh, "FETCH", k->again = write_ahead(k, p));
 }
 
 void write_row(emit *e, unit *u) {
@@ -659,12 +568,12 @@ void write_row(emit *e, unit *u) {
     hole(&sh, "FIRST", take_text(&k));
   }
   row_inside(&k, p);
-  if (p->g.carried) carry_often(&k, p);
+  if (p->g.carried) parts_carry(&k, p);
   const char *body = take_text(&k);
   if (copies) body = ring_finish(&k, body, copies);
   if (u->ncolumns) {
     k.live = NULL;
-    write_parts(&k, p);
+    parts_write(&k, p);
     hole(&sh, "PARTS", take_text(&k));
   }
   row_shape(&k, p, &sh, body);

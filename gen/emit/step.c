@@ -17,6 +17,10 @@ typedef struct step {
   const char *element[MAX_STORES * 2]; /* of a part of a joined vector: where its value goes */
   int woven[MAX_STORES * 2];           /* of its first: how many parts there are */
   const char *z[MAX_STORES * 2];       /* the values that each term's logsumexp takes */
+  const char *bits;                    /* the vector of value bits_of as it lies in memory */
+  int bits_of;
+  int when;             /* only where the row has this is there anything but 0 */
+  int at, place, there; /* there >= 0: what it is where INDEX at is place */
 } step;
 
 static bool lanes(const step *t) {
@@ -181,11 +185,30 @@ static void load_joined(step *t, const int *parts, int n) {
   for (int i = 1; i < n; i++) name_value(t, parts[i], fmt(k, "%s[l * %d + %d]", name, n, i));
 }
 
+/* Whether the maximum of the vector is wanted, which packed elements of 16 bits give sooner. */
+static bool wants_top(const step *t, int v) {
+  gs_type type = t->k->e->mems[t->k->e->vals[v].mem].type;
+  bool wanted = false;
+  for (int i = 0; i < t->n; i++)
+    wanted |= t->terms[i].op == GS_OP_LOGSUMEXP && !t->terms[i].top && t->terms[i].value == v;
+  return wanted && (type == GS_BF16 || type == GS_F16);
+}
+
 /* A vector that lies in registers as in memory, or in shared memory. */
 static void load_held(step *t, int v, int at) {
   kern *k = t->k;
   const char *name = unique(k, fmt(k, "%s_v", mem_name(k, k->e->vals[v].mem)));
   line(k, "f32 %s[%d];", name, t->s->vec);
+  if (!k->kept[at].name && k->place && wants_top(t, v)) {
+    t->bits = unique(k, fmt(k, "%s_bits", mem_name(k, k->e->vals[v].mem)));
+    t->bits_of = v;
+    line(k, "gs_packed<%d, %s> %s;", t->s->vec, gs_type_name(k->e->mems[k->e->vals[v].mem].type),
+         t->bits);
+    line(k, "gs_fetch(%s, %s, %s);", t->bits, k->kept[at].ring, k->place);
+    line(k, "gs_unpack(%s, %s);", name, t->bits);
+    name_value(t, v, fmt(k, "%s[l]", name));
+    return;
+  }
   if (k->kept[at].name)
     line(k, "gs_unpack%s(%s, %s%s);", k->pass ? fmt(k, "<%d>", k->pass) : "", name,
          k->kept[at].name, k->chunk);
@@ -313,40 +336,59 @@ static void add_term(step *t, const term *m) {
   }
 }
 
-/* One online step of a logsumexp: raise the maximum, then add. */
+/* The largest of a vector's values. */
+static const char *highest(step *t, const term *m, const char *z) {
+  kern *k = t->k;
+  if (t->bits && t->bits_of == m->value) return fmt(k, "gs_top_of(%s)", t->bits);
+  if (t->s->vec == 1) return z;
+  line(k, "f32 %s_high = %s[0];", m->name, z);
+  line(k, "GS_UNROLL");
+  line(k, "for (int l = 1; l < %d; l++) %s_high = gs_max(%s_high, %s[l]);", t->s->vec, m->name,
+       m->name, z);
+  return fmt(k, "%s_high", m->name);
+}
+
+/* All of a logsumexp's sums in NAME_what; an edge has one of several to add to. */
+static void scale_sums(kern *k, const term *m, const char *what, int vec) {
+  const char *n = m->name;
+  if (vec > 1) line(k, "GS_UNROLL");
+  if (vec > 1)
+    line(k, "for (int l = 0; l < %d; l++) %s_%s%s[l] *= %s_scale;", vec, n, what, m->chunk, n);
+  else if (*m->chunk)
+    line(k, "for (f32 &a : %s_%s) a *= %s_scale;", n, what, n);
+  else
+    line(k, "%s_%s *= %s_scale;", n, what, n);
+}
+
+/* One online step of a logsumexp: raise the maximum, then add. Where elements of 16 bits come from
+ * shared memory, what is taken from them follows the maximum at a distance, for it is seldom then
+ * that the sums change. */
 static void logsumexp_step(step *t, const term *m) {
   kern *k = t->k;
   int vec = t->s->vec;
   const char *n = m->name, *lane = vec > 1 ? "[l]" : "";
   const char *z = t->z[m - t->terms];
-  const char *top = vec > 1 ? fmt(k, "%s_high", n) : z;
-  if (vec > 1) {
-    line(k, "f32 %s = %s[0];", top, z);
-    line(k, "GS_UNROLL");
-    line(k, "for (int l = 1; l < %d; l++) %s = gs_max(%s, %s[l]);", vec, top, top, z);
-  }
-  const char *each = vec > 1 ? fmt(k, "for (int l = 0; l < %d; l++) ", vec) : "";
-  open_block(k, "if (%s > %s_top)", top, n);
-  line(k, "const f32 %s_old = %s_top;", n, n);
-  line(k, "%s_top = %s;", n, top);
-  line(k, "const f32 %s_scale = gs_exp(%s_old - %s_top);", n, n, n);
-  if (vec > 1) line(k, "GS_UNROLL");
-  line(k, "%s%s_acc%s *= %s_scale;", each, n, lane, n);
-  if (m->compensated && vec > 1) line(k, "GS_UNROLL");
-  if (m->compensated) line(k, "%s%s_comp%s *= %s_scale;", each, n, lane, n);
+  line(k, "%s_top = gs_max(%s_top, %s);", n, n, highest(t, m, z));
+  open_block(k, t->bits ? "if (%s_top > %s_from + 8.0f)" : "if (%s_top > %s_from)", n, n);
+  line(k, "const f32 %s_scale = gs_exp(%s_from - %s_top);", n, n, n);
+  line(k, "%s_from = %s_top;", n, n);
+  scale_sums(k, m, "acc", vec);
+  if (m->compensated) scale_sums(k, m, "comp", vec);
   close_block(k);
   if (vec > 1) {
     line(k, "GS_UNROLL");
     open_block(k, "for (int l = 0; l < %d; l++)", vec);
   }
-  const char *grown = fmt(k, "gs_exp_near(%s%s - %s_top)", z, lane, n);
+  const char *grown = fmt(k, "gs_exp_near(%s%s - %s_from)", z, lane, n);
+  const char *acc = fmt(k, "%s_acc%s%s", n, m->chunk, lane);
   if (m->compensated) {
-    line(k, "const f32 %s_term = %s - %s_comp%s;", n, grown, n, lane);
-    line(k, "const f32 %s_next = %s_acc%s + %s_term;", n, n, lane, n);
-    line(k, "%s_comp%s = (%s_next - %s_acc%s) - %s_term;", n, lane, n, n, lane, n);
-    line(k, "%s_acc%s = %s_next;", n, lane, n);
+    const char *comp = fmt(k, "%s_comp%s%s", n, m->chunk, lane);
+    line(k, "const f32 %s_term = %s - %s;", n, grown, comp);
+    line(k, "const f32 %s_next = %s + %s_term;", n, acc, n);
+    line(k, "%s = (%s_next - %s) - %s_term;", comp, n, acc, n);
+    line(k, "%s = %s_next;", acc, n);
   } else {
-    line(k, "%s_acc%s += %s;", n, lane, grown);
+    line(k, "%s += %s;", acc, grown);
   }
   if (vec > 1) close_block(k);
 }
@@ -389,7 +431,8 @@ void declare_sum(kern *k, const term *t, int vec, const char *dims) {
   }
   line(k, "f32 %s_acc%s = %s;", t->name, all, zero);
   if (t->compensated) line(k, "f32 %s_comp%s = %s;", t->name, all, zero);
-  if (t->op == GS_OP_LOGSUMEXP && !t->top) line(k, "f32 %s_top = -3.40282347e+38f;", t->name);
+  if (t->op == GS_OP_LOGSUMEXP && !t->top)
+    line(k, "f32 %s_top = -3.40282347e+38f, %s_from = %s_top;", t->name, t->name, t->name);
 }
 
 /* ---- the step ---- */
@@ -422,6 +465,51 @@ static void declare_joined(step *t, int i, int n) {
     t->element[i + j] = fmt(k, j ? "%s[l * %d + %d]" : "%s[l * %d]", name, n, j);
 }
 
+/* ---- what holds for all of a vector, or for one element of the row ---- */
+
+static bool is_of_row(const step *t, int v) {
+  return (t->k->e->vals[v].deps & ~t->k->u->rows) == 0;
+}
+
+static const val *where_here(const step *t, int v) {
+  const val *x = &t->k->e->vals[v];
+  return x->kind == VAL_OP && x->op == GS_OP_WHERE && !t->k->name[v] ? x : NULL;
+}
+
+/* The condition that the place along the vector is one that the row has; *place receives that. */
+static bool is_one_place(const step *t, int v, int *index, int *place) {
+  const emit *e = t->k->e;
+  const val *x = &e->vals[v];
+  if (x->kind != VAL_OP || x->op != GS_OP_EQ) return false;
+  for (int i = 0; i < 2; i++) {
+    const val *n = &e->vals[x->arg[i]];
+    if (n->kind != VAL_INDEX || !is_of_row(t, x->arg[1 - i])) continue;
+    *index = x->arg[i];
+    *place = x->arg[1 - i];
+    return e->vals[*place].type == GS_I64 && is_narrow(e, *place) && is_narrow(e, *index) &&
+           aff_coef(e, n->off, t->s->dim[t->s->n - 1]) == 1;
+  }
+  return false;
+}
+
+/* Takes off the one store's value what is asked once a vector, not once a lane. */
+static term without_where(step *t, term m) {
+  const emit *e = t->k->e;
+  const val *x = where_here(t, m.value);
+  t->when = t->at = t->there = -1;
+  if (x && is_of_row(t, x->arg[0]) && e->vals[x->arg[2]].kind == VAL_CONST &&
+      e->vals[x->arg[2]].value == 0) {
+    t->when = x->arg[0];
+    m.value = x->arg[1];
+    x = where_here(t, m.value);
+  }
+  if (x && is_of_row(t, x->arg[1]) && is_one_place(t, x->arg[0], &t->at, &t->place)) {
+    t->there = x->arg[1];
+    m.value = x->arg[2];
+  }
+  return m;
+}
+
 static void before_lanes(step *t) {
   kern *k = t->k;
   for (int i = 0; i < t->n; i++) {
@@ -430,7 +518,8 @@ static void before_lanes(step *t) {
     if (n) declare_joined(t, i, n);
     if (m->kind == TERM_STORE && stores_vector(t, m)) {
       t->out[i] = unique(k, fmt(k, "%s_out", k->e->mems[m->st->mem].name));
-      line(k, "%s %s[%d];", value_type(k->e, m->value), t->out[i], t->s->vec);
+      line(k, "%s %s[%d]%s;", value_type(k->e, m->value), t->out[i], t->s->vec,
+           t->when >= 0 ? " = {}" : "");
       if (m->st->add) {
         write_access(t, m, "load", t->out[i], 1);
         k->reads[mem_real(k->e, m->st->mem)] = true;
@@ -444,10 +533,25 @@ static void before_lanes(step *t) {
   }
 }
 
+/* Whether all that this step does with a difference is to take from it, for an exp, what the row
+ * has: gs_exp_near takes both at once. */
+static bool goes_into_exp(const step *t, int v, bool twice) {
+  const val *x = &t->k->e->vals[v];
+  bool only = x->kind == VAL_OP && x->op == GS_OP_SUB && is_of_row(t, x->arg[1]);
+  for (int u = v + 1; only && u < t->k->e->nvals; u++) {
+    const val *y = &t->k->e->vals[u];
+    for (int i = 0; t->seen[u] && i < y->nargs; i++)
+      if (y->arg[i] == v) only &= twice ? i == 0 && goes_into_exp(t, u, false) : y->op == GS_OP_EXP;
+  }
+  return only;
+}
+
 static void inside_lanes(step *t) {
   kern *k = t->k;
-  for (int v = 0; v < k->e->nvals; v++)
-    if (t->seen[v] && by_lane(t, v) && wants_name(t, v)) declare_value(t, v);
+  for (int v = 0; v < k->e->nvals; v++) {
+    if (!t->seen[v] || !by_lane(t, v) || !wants_name(t, v)) continue;
+    if (!k->near_exp || !goes_into_exp(t, v, true)) declare_value(t, v);
+  }
   for (int i = 0; i < t->n; i++) {
     const term *m = &t->terms[i];
     if (m->kind == TERM_REDUCE)
@@ -509,14 +613,19 @@ static bool stores_narrow(const emit *e, const term *terms, int n) {
 
 void write_step(kern *k, const space *s, const char *flat, const term *terms, int n) {
   emit *e = k->e;
-  step t = {.k = k, .s = s, .terms = terms, .n = n};
+  step t = {.k = k, .s = s, .terms = terms, .n = n, .when = -1, .there = -1};
   int roots[MAX_TERM_VALUES], taken = k->ntaken, counter = k->counter;
-  int nroots = term_values(e, terms, n, roots);
+  term bare;
+  t.lane = s->n && lanes(&t) ? (gs_dims)1 << s->dim[s->n - 1] : ~(gs_dims)0;
+  if (n == 1 && terms->kind == TERM_STORE && !terms->st->add && stores_vector(&t, terms)) {
+    bare = without_where(&t, *terms);
+    t.terms = &bare;
+  }
+  int nroots = term_values(e, t.terms, n, roots);
   t.seen = GS_NEW_N(e->a, bool, e->nvals + 1);
   collect(e, roots, nroots, t.seen, false, k->name);
   for (int v = 0; v < e->nvals; v++)
-    if (k->name[v]) t.seen[v] = false; /* known from the row */
-  t.lane = s->n && lanes(&t) ? (gs_dims)1 << s->dim[s->n - 1] : ~(gs_dims)0;
+    if (k->name[v]) t.seen[v] = false;                    /* known from the row */
   const char *own = s->n == 1 ? k->var[s->dim[0]] : NULL; /* the flat index takes its place */
   k->s = s;
   k->flat = flat;
@@ -534,14 +643,23 @@ void write_step(kern *k, const space *s, const char *flat, const term *terms, in
   }
   before_lanes(&t);
   k->near_exp = stores_narrow(e, terms, n);
+  if (t.when >= 0) open_block(k, "if (%s)", value_text(k, t.when));
+  size_t before = k->o.len, inside;
   if (lanes(&t)) {
     line(k, "GS_UNROLL");
     open_block(k, "for (int l = 0; l < %d; l++)", s->vec);
   }
+  inside = k->o.len;
   k->in_lane = true;
   inside_lanes(&t);
   k->in_lane = false;
+  bool any = k->o.len > inside;
   if (lanes(&t)) close_block(k);
+  if (!any && k->o.s) k->o.s[k->o.len = before] = '\0';
+  if (t.there >= 0)
+    line(k, "gs_set(%s, %s - %s, %s);", t.out[0], value_text(k, t.place), value_text(k, t.at),
+         bare_text(k, t.there));
+  if (t.when >= 0) close_block(k);
   after_lanes(&t);
   k->near_exp = false;
   for (int i = 0; i < t.nnamed; i++) k->name[t.named[i]] = NULL;

@@ -4,9 +4,12 @@
 
 enum {
   SERIAL_THREADS = 64, /* one an element: few parts */
-  SLICED_THREADS = 256,
-  SLICED_COLUMNS = 8, /* elements of a block; the other threads share out their parts, */
-  SLICED_AT_ONCE = 8, /* of which they load so many before they add them */
+  SLICED_COLUMNS = 8,  /* elements of a block; the other threads share out their parts, */
+  VECTOR_COLUMNS = 16, /* so many where a thread takes */
+  VECTOR = 4,          /* neighbours at once; */
+  SLICED_LEAST = 256,  /* as few threads as have, */
+  SLICED_MOST = 512,   /* where there are so many, */
+  SLICED_AT_ONCE = 12, /* no more parts each than they load before they add them */
   FEW_PARTS = 32
 };
 
@@ -17,15 +20,37 @@ typedef struct parts {
   int64_t extra; /* of them, those that become one */
   int64_t most;
   bool sliced;
+  /* sliced: elements of a block and of a thread, threads, loads of a thread before it adds */
+  int columns, vec, threads, at_once;
+  bool compensated; /* a thread adds so many that it carries the rounding error along */
 } parts;
+
+static int64_t up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* Each turn of loads waits for memory: one turn where threads suffice for that, else even ones. */
+static void share_out(parts *p) {
+  int64_t threads = SLICED_LEAST, slices = threads * p->vec / p->columns;
+  for (; threads < SLICED_MOST && p->most > slices * SLICED_AT_ONCE; slices *= 2) threads *= 2;
+  int64_t each = up(p->most, slices);
+  p->threads = (int)threads;
+  p->at_once = (int)up(each, up(each, SLICED_AT_ONCE));
+  p->compensated = each > LONGEST_CHAIN;
+}
 
 static parts parts_of(const kern *k, int64_t elements) {
   unit *made = k->e->units[k->u->parts_unit];
   bool number = k->u->kept == 0;
-  parts p = {.made = made, .width = number ? 1 : made->parts_space.count};
+  parts p = {.made = made, .width = number ? 1 : made->parts_space.count, .compensated = true};
   p.extra = p.width / elements;
   p.most = made->cap * (number ? 1 : made->parts_each) * p.extra;
   p.sliced = !number && p.most > FEW_PARTS && k->e->caps->row_threads > 1;
+  if (!p.sliced) return p;
+  bool along = k->u->nrow == 1 && p.extra == 1 && elements % VECTOR == 0;
+  p.vec = along ? VECTOR : 1;
+  p.columns = along ? VECTOR_COLUMNS : SLICED_COLUMNS;
+  share_out(&p);
   return p;
 }
 
@@ -101,42 +126,65 @@ static const char *part_index(kern *k, const parts *p) {
 
 /* ---- adding ---- */
 
+/* Writes that a sum takes a value in; what names the place in vectors, or "". */
+static void add_part(kern *k, const column *c, bool compensated, const char *at,
+                     const char *value) {
+  const char *n = c->name;
+  if (c->op != GS_OP_SUM) {
+    const char *how = c->op == GS_OP_RMAX ? "gs_max" : "gs_min";
+    line(k, "%s_acc%s = %s(%s_acc%s, %s);", n, at, how, n, at, value);
+  } else if (!compensated) {
+    line(k, "%s_acc%s += %s;", n, at, value);
+  } else {
+    line(k, "const f32 %s_term = %s - %s_comp%s;", n, value, n, at);
+    line(k, "const f32 %s_next = %s_acc%s + %s_term;", n, n, at, n);
+    line(k, "%s_comp%s = (%s_next - %s_acc%s) - %s_term;", n, at, n, n, at, n);
+    line(k, "%s_acc%s = %s_next;", n, at, n);
+  }
+}
+
+static void load_parts(kern *k, const parts *p, const char *at, shape *sh) {
+  const unit *u = k->u;
+  for (int c = 0; c < u->ncolumns; c++)
+    line(k, p->vec > 1 ? "f32 %s_part[%d][%d];" : "f32 %s_part[%d];", u->columns[c].name,
+         p->at_once, p->vec);
+  hole(sh, "LOADED", take_text(k));
+  for (int c = 0; c < u->ncolumns; c++) {
+    const char *n = u->columns[c].name, *from = k->e->mems[u->columns[c].mem].name;
+    if (p->vec > 1)
+      line(k, "if (b < parts) gs_load<%d>(%s_part[l], %s, b * %lld + at);", p->vec, n, from,
+           (long long)p->width);
+    else
+      line(k, "%s_part[l] = b < parts ? gs_get(%s, %s) : 0.0f;", n, from, at);
+  }
+  hole(sh, "LOAD", take_text(k));
+}
+
 static void add_parts(kern *k, const parts *p, shape *sh) {
   unit *u = k->u;
+  bool vectors = p->sliced && p->vec > 1;
   for (int c = 0; c < u->ncolumns; c++) {
     term t = {.kind = TERM_REDUCE,
               .name = u->columns[c].name,
               .chunk = "",
               .op = u->columns[c].op,
-              .compensated = u->columns[c].op == GS_OP_SUM};
-    declare_sum(k, &t, 1, "");
+              .compensated = u->columns[c].op == GS_OP_SUM && p->compensated};
+    declare_sum(k, &t, vectors ? p->vec : 1, "");
     k->reads[u->columns[c].mem] = true;
   }
   hole(sh, "SUMS", take_text(k));
-  const char *at = part_index(k, p);
+  const char *at = vectors ? "" : part_index(k, p);
+  if (vectors) line(k, "GS_UNROLL");
+  if (vectors) open_block(k, "for (int v = 0; v < %d; v++)", p->vec);
   for (int c = 0; c < u->ncolumns; c++) {
-    const char *n = u->columns[c].name, *from = k->e->mems[u->columns[c].mem].name;
-    const char *get = fmt(k, "gs_get(%s, %s)", from, at);
-    if (p->sliced) get = fmt(k, "%s_part[l]", n);
-    if (u->columns[c].op == GS_OP_SUM) {
-      line(k, "const f32 %s_term = %s - %s_comp;", n, get, n);
-      line(k, "const f32 %s_next = %s_acc + %s_term;", n, n, n);
-      line(k, "%s_comp = (%s_next - %s_acc) - %s_term;", n, n, n, n);
-      line(k, "%s_acc = %s_next;", n, n);
-    } else {
-      line(k, "%s_acc = %s(%s_acc, %s);", n, u->columns[c].op == GS_OP_RMAX ? "gs_max" : "gs_min",
-           n, get);
-    }
+    const char *from = k->e->mems[u->columns[c].mem].name;
+    const char *value = p->sliced ? fmt(k, "%s_part[l]%s", u->columns[c].name, vectors ? "[v]" : "")
+                                  : fmt(k, "gs_get(%s, %s)", from, at);
+    add_part(k, &u->columns[c], p->compensated, vectors ? "[v]" : "", value);
   }
+  if (vectors) close_block(k);
   hole(sh, "ADD", take_text(k));
-  if (!p->sliced) return;
-  for (int c = 0; c < u->ncolumns; c++)
-    line(k, "f32 %s_part[%d];", u->columns[c].name, SLICED_AT_ONCE);
-  hole(sh, "LOADED", take_text(k));
-  for (int c = 0; c < u->ncolumns; c++)
-    line(k, "%s_part[l] = b < parts ? gs_get(%s, %s) : 0.0f;", u->columns[c].name,
-         k->e->mems[u->columns[c].mem].name, at);
-  hole(sh, "LOAD", take_text(k));
+  if (p->sliced) load_parts(k, p, at, sh);
 }
 
 static void meet(kern *k, gs_op op, const char *acc, const char *other) {
@@ -146,36 +194,45 @@ static void meet(kern *k, gs_op op, const char *acc, const char *other) {
     line(k, "%s = %s(%s, %s);", acc, op == GS_OP_RMAX ? "gs_max" : "gs_min", acc, other);
 }
 
+/* The slices of a warp meet; what they have goes to shared memory. */
+static void leave_slices(kern *k, const parts *p, const column *c) {
+  int lanes = p->columns / p->vec;
+  bool vectors = p->vec > 1;
+  const char *acc = fmt(k, vectors ? "%s_acc[v]" : "%s_acc", c->name);
+  if (vectors) line(k, "GS_UNROLL");
+  if (vectors) open_block(k, "for (int v = 0; v < %d; v++)", p->vec);
+  for (int o = 16; o >= lanes; o /= 2) meet(k, c->op, acc, fmt(k, "GS_EXCHANGE(%s, %d)", acc, o));
+  const char *own = vectors ? fmt(k, "GS_LANE * %d + v", p->vec) : "GS_LANE";
+  line(k, "if (GS_LANE < %d) %s_slices[GS_WARP * %d + %s] = %s;", lanes, c->name, p->columns, own,
+       acc);
+  if (vectors) close_block(k);
+}
+
 /* The slices of an element meet: within a warp, then the warps one after another. */
-static void meet_slices(kern *k, shape *sh) {
+static void meet_slices(kern *k, const parts *p, shape *sh) {
   unit *u = k->u;
-  int warps = SLICED_THREADS / 32, all = warps * SLICED_COLUMNS;
+  int warps = p->threads / 32, all = warps * p->columns;
   for (int c = 0; c < u->ncolumns; c++)
     line(k, "GS_SHARED(f32, %s_slices, %d);", u->columns[c].name, all);
   hole(sh, "SHARED", take_text(k));
-  for (int c = 0; c < u->ncolumns; c++) {
-    const char *n = u->columns[c].name, *acc = fmt(k, "%s_acc", n);
-    for (int o = 16; o >= SLICED_COLUMNS; o /= 2)
-      meet(k, u->columns[c].op, acc, fmt(k, "GS_EXCHANGE(%s, %d)", acc, o));
-    line(k, "if (GS_LANE < %d) %s_slices[GS_WARP * %d + GS_LANE] = %s;", SLICED_COLUMNS, n,
-         SLICED_COLUMNS, acc);
-  }
+  for (int c = 0; c < u->ncolumns; c++) leave_slices(k, p, &u->columns[c]);
   hole(sh, "MEET", take_text(k));
   for (int c = 0; c < u->ncolumns; c++) {
-    const char *n = u->columns[c].name, *acc = fmt(k, "%s_acc", n);
+    const char *n = u->columns[c].name;
+    line(k, "f32 %s_all = %s_slices[GS_TID];", n, n);
     line(k, "GS_UNROLL");
     open_block(k, "for (int w = 1; w < %d; w++)", warps);
-    line(k, "const f32 %s_other = %s_slices[w * %d + GS_TID];", n, n, SLICED_COLUMNS);
-    meet(k, u->columns[c].op, acc, fmt(k, "%s_other", n));
+    line(k, "const f32 %s_other = %s_slices[w * %d + GS_TID];", n, n, p->columns);
+    meet(k, u->columns[c].op, fmt(k, "%s_all", n), fmt(k, "%s_other", n));
     close_block(k);
   }
 }
 
 /* together: each lane of a warp has added a share. */
-static void declare_totals(kern *k, const unit *u, bool together) {
+static void declare_totals(kern *k, const unit *u, const char *what_has, bool together) {
   for (int c = 0; c < u->ncolumns; c++) {
     const char *name = k->e->mems[u->columns[c].total].name;
-    const char *acc = fmt(k, "%s_acc", u->columns[c].name);
+    const char *acc = fmt(k, "%s_%s", u->columns[c].name, what_has);
     gs_op op = u->columns[c].op;
     const char *what = op == GS_OP_RMAX ? "MAX" : op == GS_OP_RMIN ? "MIN" : "SUM";
     if (together)
@@ -187,11 +244,12 @@ static void declare_totals(kern *k, const unit *u, bool together) {
 
 static void total_shape(kern *k, const parts *p, int64_t elements, shape *sh) {
   bool alone = k->e->caps->row_threads == 1, number = k->u->kept == 0;
-  int columns = p->sliced ? SLICED_COLUMNS : SERIAL_THREADS;
+  int columns = p->sliced ? p->columns : SERIAL_THREADS;
   sh->template_name = "total";
   sh->follows = !alone;
-  sh->threads = number ? 32 : p->sliced ? SLICED_THREADS : SERIAL_THREADS;
-  sh->piece = p->sliced ? "sliced" : !number ? "columns" : alone ? "single" : "warp";
+  sh->threads = number ? 32 : p->sliced ? p->threads : SERIAL_THREADS;
+  const char *shared = p->vec > 1 ? "vectors" : "sliced";
+  sh->piece = p->sliced ? shared : !number ? "columns" : alone ? "single" : "warp";
   sh->barrier_free = !p->sliced && (!number || alone);
   sh->grid = (gs_count){.coef = elements, .div = number ? 1 : columns};
   sh->tunables = fmt(k, "threads=%d", sh->threads);
@@ -199,9 +257,11 @@ static void total_shape(kern *k, const parts *p, int64_t elements, shape *sh) {
   hole(sh, "ROW", row_name(k));
   hole_int(k, sh, "WIDTH", elements);
   if (!p->sliced) return;
-  hole_int(k, sh, "COLUMNS", SLICED_COLUMNS);
-  hole_int(k, sh, "SLICES", SLICED_THREADS / SLICED_COLUMNS);
-  hole_int(k, sh, "AT_ONCE", SLICED_AT_ONCE);
+  hole_int(k, sh, "COLUMNS", p->columns);
+  hole_int(k, sh, "SLICES", p->threads * p->vec / p->columns);
+  if (p->vec > 1) hole_int(k, sh, "LANES", p->columns / p->vec);
+  if (p->vec > 1) hole_int(k, sh, "VEC", p->vec);
+  hole_int(k, sh, "AT_ONCE", p->at_once);
 }
 
 void write_total(emit *e, unit *u) {
@@ -223,8 +283,8 @@ void write_total(emit *e, unit *u) {
   row_bind(&k);
   hole(&sh, "COUNT_PARTS", take_text(&k));
   add_parts(&k, &p, &sh);
-  if (p.sliced) meet_slices(&k, &sh);
-  declare_totals(&k, u, !u->kept && e->caps->row_threads > 1);
+  if (p.sliced) meet_slices(&k, &p, &sh);
+  declare_totals(&k, u, p.sliced ? "all" : "acc", !u->kept && e->caps->row_threads > 1);
   hole(&sh, "SUMMED", take_text(&k));
   row_values(&k, roots, n, 0);
   for (int i = 0; i < n; i++) row_store(&k, &u->stores[i], NULL);

@@ -24,12 +24,13 @@ local function scores(p)
   return of_class(p, z, -math.huge), gs.ne(p.label, p.ignore)
 end
 
--- The factors of the label's term and of each class's term, and the sum of the latter.
+-- The factors of the label's term and of each class's term, the sum of the latter, and the one of
+-- the label's class.
 local function factors(p, ok)
   local hit, class = 1 - p.smoothing, p.smoothing / (gs.size "V" - p.padding)
-  if p.weighted == 0 then return hit, class, p.smoothing end
-  local all = class * gs.sum(of_class(p, p.weight, 0), "V")
-  return hit * gs.at(p.weight, "V", p.label, ok), class * p.weight, all
+  if p.weighted == 0 then return hit, class, p.smoothing, class end
+  local own = gs.at(p.weight, "V", p.label, ok)
+  return hit * own, class * p.weight, class * gs.sum(of_class(p, p.weight, 0), "V"), class * own
 end
 
 local function reduced(p, e)
@@ -86,15 +87,20 @@ return gs.layer "cross_entropy" {
     return out
   end,
 
+  -- z is own at the label: its gradient is a number of the row, and loses nothing to a difference
+  -- of z and own there.
   backward = function(p, d, s)
     local z, ok = scores(p)
-    local hit, class, all = factors(p, ok)
+    local hit, class, all, own_class = factors(p, ok)
     local pull = hit + all + 2 * p.z_loss * (s.nll + s.own)
-    local hot = gs.real(gs.eq(gs.index "V", p.label))
-    local dz = gs.exp(z - s.own - s.nll) * pull - hit * hot - class
-    local slope = p.softcap > 0 and p.scale * (1 - (z / p.softcap)^2) or p.scale
     local up = d.loss
     if p.reduction == 2 then up = gs.where(gs.gt(p.count, 0), up / p.count, 0) end
-    return { logits = gs.where(ok, of_class(p, up * slope * dz, 0), 0) }
+    local function slope(u)
+      return p.softcap > 0 and p.scale * (1 - (u / p.softcap)^2) or p.scale
+    end
+    local there = up * slope(s.own) * (gs.exp(-s.nll) * pull - hit - own_class)
+    local elsewhere = up * slope(z) * (gs.exp(z - s.own - s.nll) * pull - class)
+    local dz = gs.where(gs.eq(gs.index "V", p.label), there, elsewhere)
+    return { logits = gs.where(ok, of_class(p, dz, 0), 0) }
   end,
 }

@@ -18,6 +18,7 @@ typedef struct breaker {
   int hits;
   gs_text kept[MAX_EDITS];
   int nkept;
+  const char *arch; /* whose kernels; NULL: sm_86 */
 } breaker;
 
 /* In `to`, WARPS stands for the number of the block's warps. */
@@ -45,7 +46,7 @@ static gs_status check(const char *layer, const char *dims, breaker *b, gs_error
   gs_author *a = NULL;
   gs_device *d = NULL;
   gs_check_report r;
-  gs_device_options o = {.checked = true, .arch = "sm_86"};
+  gs_device_options o = {.checked = true, .arch = b && b->arch ? b->arch : "sm_86"};
   gs_status st = gs_device_open("emu", &o, &d, err);
   cr_assert(st == GS_OK, "%s", err->message);
   st = gs_author_new(&a, err);
@@ -160,6 +161,17 @@ Test(check, missing_second_barrier) {
 Test(check, missing_wait_for_a_copy) {
   breaker b = {.from = "GS_COPY_WAIT(2);", .to = ""};
   fails("rmsnorm", "T=500,H=2048", &b, "before the copy to it has landed");
+}
+
+Test(check, missing_wait_for_a_row) {
+  breaker b = {.from = "gs_mbar_wait(come, to, phase);", .to = "", .arch = "sm_90a"};
+  fails("layernorm", "T=500,H=1024", &b, "landed");
+}
+
+/* The place of a row goes to a later one before all have read it. */
+Test(check, row_replaced_too_early) {
+  breaker b = {.from = "GS_BLOCK_SUMS_AT(2, sums, scratch, to * 64);", .to = "", .arch = "sm_90a"};
+  fails("layernorm", "T=2700,H=1024", &b, "ring");
 }
 
 Test(check, too_few_groups_waited_for) {

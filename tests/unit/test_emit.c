@@ -146,6 +146,7 @@ Test(text, row_kernel_reads) {
   says(k, "// y = ");
   says(k, "GS_IN(bf16, x), GS_STRIDE(x_ld)");
   says(k, "gs_fetch(x_v[c], x, x_at + i);");
+  says(k, "gs_fetch(w_v[c], w, i);"); /* for the first rows, as soon as the row itself */
   says(k, "const i64 x_at = i_T * x_ld;");
   says(k, "const f32 rstd_v = gs_rsqrt(");
   says(k, "GS_BLOCK_SUM_AT(");
@@ -161,6 +162,26 @@ Test(text, a_tail_is_masked_without_leaving) {
   says(&m.l->kernels[0], "if (i < 2888)");
   never_says(&m.l->kernels[0], "return");
   drop(&m);
+}
+
+/* Blocks of a row: at least six at once in a processor, by their registers; the fewest vectors a
+ * thread that allow it, first those that leave none idle. */
+Test(text, a_processor_holds_several_rows) {
+  static const struct {
+    const char *layer;
+    int64_t h;
+    const char *says;
+  } cases[] = {{"rmsnorm", 2048, "threads=128 lanes=128 rows=1 vec=8 chunks=2"},
+               {"rmsnorm", 2880, "threads=192 lanes=192 rows=1 vec=8 chunks=2"},
+               {"rmsnorm", 4096, "threads=256 lanes=256 rows=1 vec=8 chunks=2"},
+               {"rmsnorm", 5120, "threads=160 lanes=160 rows=1 vec=8 chunks=4"},
+               {"rmsnorm", 8192, "threads=128 lanes=128 rows=1 vec=8 chunks=8"},
+               {"layernorm", 4096, "threads=128 lanes=128 rows=1 vec=8 chunks=4"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    made m = make(cases[i].layer, GS_PASS_FORWARD, "sm_90a", cases[i].h, 0, 0);
+    says(&m.l->kernels[0], cases[i].says);
+    drop(&m);
+  }
 }
 
 Test(text, vectors_follow_the_inner_size) {
@@ -326,7 +347,7 @@ Test(text, loss_and_gradient_in_one_kernel) {
   cr_expect_eq(count(m.l->kernels[0].text, "gs_fetch("), 1); /* read once */
   cr_expect_eq(count(m.l->kernels[0].text, "gs_most("), 1);
   never_says(&m.l->kernels[0], "gs_load<");
-  never_says(&m.l->kernels[0], "gs_exp("); /* summed, or rounded to 16 bits */
+  cr_expect_eq(count(m.l->kernels[0].text, "gs_exp("), 1); /* at the label; the rest is near */
   cr_expect_eq(m.l->bindings[binding(m.l, "dlogits")].inplace, binding(m.l, "logits"));
   drop(&m);
 }
@@ -340,24 +361,24 @@ Test(text, long_rows_come_in_pieces) {
     int64_t blocks;
   } c[] = {{50257, "mode=resident ring=", 132},
            {151936, "cluster=2 mode=resident ring=", 132},
-           {262144, "cluster=4 mode=resident ring=", 112}};
+           {262144, "cluster=4 mode=resident ring=", 120}};
   for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
     made m = make("cross_entropy", GS_PASS_TERMINAL, "sm_90a", c[i].wide, 0, 0);
     const gs_kernel *k = &m.l->kernels[0];
     int64_t sizes[GS_MAX_DIMS] = {8192};
     cr_assert_eq(m.l->nkernels, 1);
     says(k, c[i].says);
-    cr_expect_eq(count(k->text, "gs_bulk_load("), 2); /* before the rows, and for the next one */
+    cr_expect_eq(count(k->text, "gs_bulk_load_back("), 2); /* before the rows, for the next one */
     cr_expect_eq(count(k->text, "gs_mbar_wait(come"), 1);
     cr_expect_eq(count(k->text, "gs_mbar_arrive_warp(gone"), 1);
-    cr_expect(strstr(k->text, "gs_mbar_wait(come") < strstr(k->text, "gs_most("));
+    cr_expect(strstr(k->text, "gs_mbar_wait(come") < strstr(k->text, "gs_top_of("));
     cr_expect(strstr(k->text, "gs_mbar_arrive_warp(gone") > strstr(k->text, "gs_store<8>("));
     cr_expect_eq(k->prelude, GS_PRELUDE_HOPPER);
     cr_expect_eq(gs_count_value(&k->grid, sizes), c[i].blocks);
     drop(&m);
   }
   made m = make("cross_entropy", GS_PASS_TERMINAL, "sm_80", 151936, 0, 0);
-  never_says(&m.l->kernels[0], "gs_bulk_load(");
+  never_says(&m.l->kernels[0], "gs_bulk_load");
   drop(&m);
 }
 
@@ -375,7 +396,29 @@ Test(text, the_last_stage_waits_for_the_one_before) {
   cr_expect(!m.l->kernels[0].follows && m.l->kernels[1].follows);
   says(&m.l->kernels[0], "GS_LET_NEXT();");
   const char *wait = strstr(m.l->kernels[1].text, "GS_WAIT_LAST();");
-  cr_expect(wait && wait < strstr(m.l->kernels[1].text, "gs_get(dw_parts"));
+  const char *reads = strstr(m.l->kernels[1].text, "gs_load<4>(dw_part[l], dw_parts");
+  cr_expect(wait && reads && wait < reads);
+  drop(&m);
+}
+
+/* Queries and keys have nothing to do with one another: the kernel of the keys begins while that of
+ * the queries ends, and ends after it. */
+Test(text, kernels_apart_overlap) {
+  made m = make("qk_norm_rope", GS_PASS_BACKWARD, "sm_90a", 32, 8, 128);
+  cr_assert_eq(m.l->nkernels, 4);
+  cr_expect(!m.l->kernels[0].follows && m.l->kernels[1].follows);
+  never_says(&m.l->kernels[0], "GS_WAIT_LAST");
+  const char *wait = strstr(m.l->kernels[1].text, "GS_LET_NEXT();\n  GS_WAIT_LAST();");
+  cr_expect(wait && strstr(wait, "_parts"));
+  drop(&m);
+}
+
+/* Rows beside one another share cos and sin, which stay in registers; a block writes one part. */
+Test(text, groups_of_rows_share_what_they_can) {
+  made m = make("qk_norm_rope", GS_PASS_BACKWARD, "sm_90a", 32, 8, 128);
+  says(&m.l->kernels[0], "const gs_packed<8, f32> cos_v = cos_next;");
+  never_says(&m.l->kernels[0], "cos_ring");
+  says(&m.l->kernels[0], "const i64 parts_at = GS_BID * 64;");
   drop(&m);
 }
 
@@ -526,7 +569,7 @@ Test(text, blocks_are_read_and_written_as_vectors) {
   says(k, "N - (i_last * 64) >= 64");                       /* blocks of whole rows: */
   says(k, "gs_loadi<4>(q_v, q, i_B * 32 + i);");
   says(k, "gs_store<8>(y, i_B * 64 + i * 2, y_out);");
-  cr_expect_eq(k->grid.div, 64); /* two vectors a thread */
+  cr_expect_eq(k->grid.div, 32); /* two vectors a thread */
   never_says(k, "i64 e");
   never_says(k, "gs_quotient");
   drop(&m);
@@ -537,10 +580,10 @@ Test(text, sides_of_a_row_share_a_kernel) {
   made m = make("rope_pair", GS_PASS_FORWARD, "sm_90a", 32, 8, 128);
   cr_assert_eq(m.l->nkernels, 1);
   const gs_kernel *k = &m.l->kernels[0];
-  says(k, "threads=320 vec=8");
+  says(k, "threads=160 vec=8");
   says(k, "if (i_all < 256) {");
   says(k, "const int i = (i_all - 256) * 8;");
-  cr_expect_eq(k->grid.coef, 1);
+  cr_expect_eq(k->grid.coef, 2);
   drop(&m);
 }
 

@@ -103,7 +103,7 @@ Test(run, many_short_rows_and_their_columns, .timeout = 300) {
 
 /* More rows than blocks and places in the ring of what is copied ahead. */
 Test(run, rows_copied_ahead, .timeout = 300) {
-  RUN({"layernorm", GS_BF16, {900, 2088}});
+  RUN({"layernorm", GS_BF16, {900, 2088}}, {"rmsnorm", GS_F32, {300, 2880}});
 }
 
 Test(run, streamed_logits, .timeout = 300) {

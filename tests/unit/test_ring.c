@@ -8,6 +8,7 @@
 #include "base/random.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ static void fill(const gs_binding *b, void *at, int64_t n, int64_t width) {
   for (const char *c = b->name; *c; c++) s = s * 31 + (unsigned char)*c;
   for (int64_t i = 0; i < n; i++) {
     double v = (double)(gs_random_next(&s) >> 11) * 0x1p-51 - 2;
+    if (b->ndims == 2) v += i % width < 7 ? 50 : 40.0 * (double)(i % width) / (double)width;
     if (b->type == GS_I32) v = i == 3 ? -100 : (double)(gs_random_next(&s) % (uint64_t)width);
     gs_store_f64(at, b->type, (size_t)i, v);
   }
@@ -69,8 +71,7 @@ static void run_list(gs_device *d, gs_launch_list *l, const int64_t *sizes, int6
     cr_assert_eq(gs_device_download(d, out->host[i], bound[i].ptr, out->bytes[i], &e), GS_OK, "%s",
                  e.message);
   for (int i = 0; i < l->nbindings; i++)
-    if (!(l->bindings[i].is_result && l->bindings[i].inplace >= 0))
-      gs_device_free(d, bound[i].ptr);
+    if (!(l->bindings[i].is_result && l->bindings[i].inplace >= 0)) gs_device_free(d, bound[i].ptr);
 }
 
 static void compare(const gs_launch_list *l, const run *a, const run *b) {
@@ -78,6 +79,31 @@ static void compare(const gs_launch_list *l, const run *a, const run *b) {
     if (l->bindings[i].is_result)
       cr_expect_eq(memcmp(a->host[i], b->host[i], a->bytes[i]), 0, "%s: %s differs", l->key,
                    l->bindings[i].name);
+}
+
+/* The loss of each row, of values that rise along it, the highest before the first vector. */
+static void check_loss(const gs_launch_list *l, const run *got, int64_t wide) {
+  const gs_binding *logits = NULL, *label = NULL;
+  const float *loss = NULL;
+  for (int i = 0; i < l->nbindings; i++) {
+    if (strcmp(l->bindings[i].name, "logits") == 0) logits = &l->bindings[i];
+    if (strcmp(l->bindings[i].name, "label") == 0) label = &l->bindings[i];
+    if (strcmp(l->bindings[i].name, "loss") == 0) loss = got->host[i];
+  }
+  if (!logits || !label || !loss) return;
+  uint16_t *x = malloc(sizeof *x * (size_t)(ROWS * wide));
+  int32_t y[ROWS];
+  fill(logits, x, ROWS * wide, wide);
+  fill(label, y, ROWS, wide);
+  for (int64_t row = 0; row < ROWS; row++) {
+    double sum = 0;
+    for (int64_t i = 0; i < wide; i++)
+      sum += exp(gs_load_f64(x, GS_BF16, (size_t)(row * wide + i)) - 50);
+    double own = y[row] < 0 ? 0 : gs_load_f64(x, GS_BF16, (size_t)(row * wide + y[row]));
+    double want = y[row] < 0 ? 0 : log(sum) + 50 - own;
+    cr_expect(fabs(loss[row] - want) < 1e-4, "row %d: %g, not %g", (int)row, loss[row], want);
+  }
+  free(x);
 }
 
 static void try_ring(const char *layer, gs_pass_kind kind, int64_t wide, int64_t fewest,
@@ -106,6 +132,7 @@ static void try_ring(const char *layer, gs_pass_kind kind, int64_t wide, int64_t
     run_list(d, list, sizes, wide, 0, &each);
     run_list(d, list, sizes, wide, fewest, &one);
     compare(list, &each, &one);
+    check_loss(list, &each, wide);
     for (int i = 0; i < MAX_BINDINGS; i++) free(each.host[i]), free(one.host[i]);
     gs_device_close(d);
   }
