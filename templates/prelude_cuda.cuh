@@ -715,8 +715,8 @@ GS_FN f32 gs_less(f32 v, bool holds) {
   return v;
 }
 // v[at] becomes x where there is such an element.
-template <int N> GS_FN void gs_set(f32 (&v)[N], int at, f32 x) {
-  if ((unsigned)at < (unsigned)N)
+template <int N, class T, class I> GS_FN void gs_set(T (&v)[N], I at, T x) {
+  if (at >= 0 && at < N)
     GS_UNROLL for (int j = 0; j < N; j++) v[j] = j == at ? x : v[j];
 }
 GS_FN f32 gs_fma(f32 a, f32 b, f32 c) {

@@ -213,7 +213,7 @@ GS_FN f32 gs_less(f32 v, bool holds) {
   return v;
 }
 // v[at] becomes x where there is such an element.
-template <int N> GS_FN void gs_set(f32 (&v)[N], int at, f32 x) {
+template <int N, class T, class I> GS_FN void gs_set(T (&v)[N], I at, T x) {
   if (at >= 0 && at < N) v[at] = x;
 }
 GS_FN f32 gs_fma(f32 a, f32 b, f32 c) {

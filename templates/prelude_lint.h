@@ -162,7 +162,7 @@ f32 gs_pow(f32 a, f32 b);
 f32 gs_div(f32 a, f32 b);
 f32 gs_fma(f32 a, f32 b, f32 c);
 f32 gs_less(f32 v, bool holds);
-template <int N> void gs_set(f32 (&v)[N], int at, f32 x);
+template <int N, class T, class I> void gs_set(T (&v)[N], I at, T x);
 f32 gs_round_bf16(f32 v);
 f32 gs_round_f16(f32 v);
 f32 gs_round_e4m3(f32 v);

@@ -203,6 +203,11 @@ Test(run, indices_that_differ_from_lane_to_lane, .timeout = 300) {
   RUN({own(0, "lane_index"), GS_F32, {5, 2, 4}}, {own(1, "lane_index"), GS_BF16, {3, 5, 24}});
 }
 
+/* One element of a vector is a number of the row, of whatever type. */
+Test(run, whole_numbers_where_an_index_is, .timeout = 300) {
+  RUN({own(0, "where_index"), GS_F32, {5, 24}}, {own(0, "where_index"), GS_F32, {3, 1027}});
+}
+
 /* Blocks of a dim whose size a launch says: whole ones, a rest, less than one, one over. */
 Test(run, blocks_of_an_outer_dim, .timeout = 300) {
   RUN({own(0, "block_codes"), GS_BF16, {1003}}, {own(0, "block_codes"), GS_F32, {64}},
