@@ -22,44 +22,11 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 1,
 GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
           @{PARAMS}) {
   @{SHARED}
-  const i64 @{ROW} = GS_BID * @{COLUMNS} + GS_TID % @{COLUMNS};
+  const i64 @{AT} = GS_BID * @{COLUMNS} + @{PLACE};
   @{COUNT_PARTS}
   GS_WAIT_LAST();
   @{SUMS}
-  if (@{ROW} < @{WIDTH}) {
-    for (i64 first = GS_TID / @{COLUMNS}; first < parts; first += @{SLICES} * @{AT_ONCE}) {
-      @{LOADED}
-      GS_UNROLL
-      for (int l = 0; l < @{AT_ONCE}; l++) {
-        const i64 b = first + l * @{SLICES};
-        @{LOAD}
-      }
-      GS_UNROLL
-      for (int l = 0; l < @{AT_ONCE}; l++) {
-        const i64 b = first + l * @{SLICES};
-        if (b < parts) {
-          @{ADD}
-        }
-      }
-    }
-  }
-  @{MEET}
-  GS_SYNC();
-  if (GS_TID < @{COLUMNS} && @{ROW} < @{WIDTH}) {
-    @{SUMMED}
-    @{BODY}
-  }
-}
-//@ vectors
-@{BANNER}
-GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
-          @{PARAMS}) {
-  @{SHARED}
-  const i64 at = GS_BID * @{COLUMNS} + GS_TID % @{LANES} * @{VEC};
-  @{COUNT_PARTS}
-  GS_WAIT_LAST();
-  @{SUMS}
-  if (at < @{WIDTH}) {
+  if (@{AT} < @{WIDTH}) {
     for (i64 first = GS_TID / @{LANES}; first < parts; first += @{SLICES} * @{AT_ONCE}) {
       @{LOADED}
       GS_UNROLL
@@ -78,7 +45,7 @@ GS_KERNEL(@{ENTRY}, @{THREADS}, 0,
   }
   @{MEET}
   GS_SYNC();
-  const i64 @{ROW} = GS_BID * @{COLUMNS} + GS_TID;
+  @{OWN}
   if (GS_TID < @{COLUMNS} && @{ROW} < @{WIDTH}) {
     @{SUMMED}
     @{BODY}

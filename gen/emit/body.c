@@ -313,7 +313,7 @@ static const char *less_text(kern *k, const val *x) {
   return fmt(k, "gs_less(%s, %s)", bare_text(k, x->arg[0]), bare_text(k, condition));
 }
 
-static bool is_of_row(const kern *k, int v) {
+bool is_of_row(const kern *k, int v) {
   return !(k->e->vals[v].deps & ~k->u->rows);
 }
 

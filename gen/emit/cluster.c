@@ -10,10 +10,6 @@ enum {
   SHORTEST = 3072, /* vectors; below, a row is not long */
 };
 
-static int64_t up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 static int64_t threads_for(int64_t vectors, int64_t cluster, int64_t chunks) {
   return up(up(vectors, cluster * chunks), 32) * 32;
 }

@@ -18,6 +18,11 @@
 #define MAX_LOOPS 160
 #define OPAQUE 64 /* index variable OPAQUE + v is the integer value number v */
 
+/* a / b, rounded up */
+static inline int64_t up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 /* An index: c + sum coef[k]*var[k]; var below OPAQUE is a dim's loop variable. Sorted by var. */
 typedef struct aff {
   int64_t c;
@@ -394,6 +399,8 @@ const char *take_text(kern *k); /* what was written since the last take */
 const char *fmt(kern *k, const char *f, ...) GS_PRINTF(2, 3);
 const char *unique(kern *k, const char *stem);
 const char *value_text(kern *k, int v);
+/* Whether a value is one number for a whole row. */
+bool is_of_row(const kern *k, int v);
 const char *number_text(kern *k, gs_type type, double value);
 const char *bare_text(kern *k, int v); /* without outer parentheses */
 const char *aff_text(kern *k, int a);

@@ -171,10 +171,6 @@ gs_count count_rows(const emit *e, const unit *u, int64_t per_block, int64_t cap
   return c;
 }
 
-static int64_t up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }

@@ -16,10 +16,6 @@ enum {
   SHARED_WARP = 16,    /* and what the warps of all blocks say: of two rows, two numbers */
 };
 
-static int64_t up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 static int64_t clusters_at_once(const emit *e, int64_t cluster) {
   int64_t n = e->caps->sm_count;
   return cluster <= 2 ? n / cluster

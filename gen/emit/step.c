@@ -467,10 +467,6 @@ static void declare_joined(step *t, int i, int n) {
 
 /* ---- what holds for all of a vector, or for one element of the row ---- */
 
-static bool is_of_row(const step *t, int v) {
-  return (t->k->e->vals[v].deps & ~t->k->u->rows) == 0;
-}
-
 static const val *where_here(const step *t, int v) {
   const val *x = &t->k->e->vals[v];
   return x->kind == VAL_OP && x->op == GS_OP_WHERE && !t->k->name[v] ? x : NULL;
@@ -483,7 +479,7 @@ static bool is_one_place(const step *t, int v, int *index, int *place) {
   if (x->kind != VAL_OP || x->op != GS_OP_EQ) return false;
   for (int i = 0; i < 2; i++) {
     const val *n = &e->vals[x->arg[i]];
-    if (n->kind != VAL_INDEX || !is_of_row(t, x->arg[1 - i])) continue;
+    if (n->kind != VAL_INDEX || !is_of_row(t->k, x->arg[1 - i])) continue;
     *index = x->arg[i];
     *place = x->arg[1 - i];
     return e->vals[*place].type == GS_I64 && is_narrow(e, *place) && is_narrow(e, *index) &&
@@ -497,13 +493,13 @@ static term without_where(step *t, term m) {
   const emit *e = t->k->e;
   const val *x = where_here(t, m.value);
   t->when = t->at = t->there = -1;
-  if (x && is_of_row(t, x->arg[0]) && e->vals[x->arg[2]].kind == VAL_CONST &&
+  if (x && is_of_row(t->k, x->arg[0]) && e->vals[x->arg[2]].kind == VAL_CONST &&
       e->vals[x->arg[2]].value == 0) {
     t->when = x->arg[0];
     m.value = x->arg[1];
     x = where_here(t, m.value);
   }
-  if (x && is_of_row(t, x->arg[1]) && is_one_place(t, x->arg[0], &t->at, &t->place)) {
+  if (x && is_of_row(t->k, x->arg[1]) && is_one_place(t, x->arg[0], &t->at, &t->place)) {
     t->there = x->arg[1];
     m.value = x->arg[2];
   }
@@ -537,7 +533,7 @@ static void before_lanes(step *t) {
  * has: gs_exp_near takes both at once. */
 static bool goes_into_exp(const step *t, int v, bool twice) {
   const val *x = &t->k->e->vals[v];
-  bool only = x->kind == VAL_OP && x->op == GS_OP_SUB && is_of_row(t, x->arg[1]);
+  bool only = x->kind == VAL_OP && x->op == GS_OP_SUB && is_of_row(t->k, x->arg[1]);
   for (int u = v + 1; only && u < t->k->e->nvals; u++) {
     const val *y = &t->k->e->vals[u];
     for (int i = 0; t->seen[u] && i < y->nargs; i++)

@@ -25,10 +25,6 @@ typedef struct parts {
   bool compensated; /* a thread adds so many that it carries the rounding error along */
 } parts;
 
-static int64_t up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /* Each turn of loads waits for memory: one turn where threads suffice for that, else even ones. */
 static void share_out(parts *p) {
   int64_t threads = SLICED_LEAST, slices = threads * p->vec / p->columns;
@@ -242,26 +238,35 @@ static void declare_totals(kern *k, const unit *u, const char *what_has, bool to
   }
 }
 
+/* A thread begins with the first of its neighbours, and ends with an element of its own. */
+static void sliced_shape(kern *k, const parts *p, shape *sh) {
+  int lanes = p->columns / p->vec;
+  bool vectors = p->vec > 1;
+  hole_int(k, sh, "COLUMNS", p->columns);
+  hole_int(k, sh, "LANES", lanes);
+  hole_int(k, sh, "SLICES", p->threads / lanes);
+  hole_int(k, sh, "AT_ONCE", p->at_once);
+  hole(sh, "AT", vectors ? "at" : row_name(k));
+  hole(sh, "PLACE",
+       vectors ? fmt(k, "GS_TID %% %d * %d", lanes, p->vec) : fmt(k, "GS_TID %% %d", lanes));
+  const char *own = fmt(k, "const i64 %s = GS_BID * %d + GS_TID;", row_name(k), p->columns);
+  hole(sh, "OWN", vectors ? own : "");
+}
+
 static void total_shape(kern *k, const parts *p, int64_t elements, shape *sh) {
   bool alone = k->e->caps->row_threads == 1, number = k->u->kept == 0;
   int columns = p->sliced ? p->columns : SERIAL_THREADS;
   sh->template_name = "total";
   sh->follows = !alone;
   sh->threads = number ? 32 : p->sliced ? p->threads : SERIAL_THREADS;
-  const char *shared = p->vec > 1 ? "vectors" : "sliced";
-  sh->piece = p->sliced ? shared : !number ? "columns" : alone ? "single" : "warp";
+  sh->piece = p->sliced ? "sliced" : !number ? "columns" : alone ? "single" : "warp";
   sh->barrier_free = !p->sliced && (!number || alone);
   sh->grid = (gs_count){.coef = elements, .div = number ? 1 : columns};
   sh->tunables = fmt(k, "threads=%d", sh->threads);
   if (number) return;
   hole(sh, "ROW", row_name(k));
   hole_int(k, sh, "WIDTH", elements);
-  if (!p->sliced) return;
-  hole_int(k, sh, "COLUMNS", p->columns);
-  hole_int(k, sh, "SLICES", p->threads * p->vec / p->columns);
-  if (p->vec > 1) hole_int(k, sh, "LANES", p->columns / p->vec);
-  if (p->vec > 1) hole_int(k, sh, "VEC", p->vec);
-  hole_int(k, sh, "AT_ONCE", p->at_once);
+  if (p->sliced) sliced_shape(k, p, sh);
 }
 
 void write_total(emit *e, unit *u) {
